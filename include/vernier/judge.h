@@ -1,0 +1,87 @@
+/* vernier/judge.h -- from numbers to a verdict: the ladder of docs/judge.md. */
+#ifndef VERNIER_JUDGE_H
+#define VERNIER_JUDGE_H
+
+#include "vernier/base.h"
+#include "vernier/contract.h"
+#include "vernier/graph.h"
+#include "vernier/oracle.h"
+#include "vernier/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum vn_effort { VN_EFFORT_QUICK, VN_EFFORT_NORMAL, VN_EFFORT_DEEP } vn_effort_t;
+
+/** Where the first wrong element stands and what it holds. index -1: none. */
+typedef struct vn_divergence {
+    int64_t index; /* flat, row-major */
+    int rank;
+    int64_t at[VN_MAX_RANK];
+    double expected, actual;
+    uint64_t expected_bits, actual_bits;
+} vn_divergence_t;
+
+/** Everything one judgement found about one output. Numbers that do not apply are NaN. */
+typedef struct vn_finding {
+    vn_verdict_t verdict;
+    char cause[96];   /* id of docs/causes.md, "" if none */
+    char note[256];   /* named note of a pass by the second tier, reading of a spec-open, reason of uninformative */
+    char words[512];  /* the cause line: location, arithmetic, figures */
+    int64_t count;    /* elements */
+    int64_t unequal;  /* not equal to the correctly rounded oracle */
+    int64_t outside;  /* outside the bound */
+    double error_over_bound, rms_ratio, z_max, sign_bias, ulp_max, max_abs_error;
+    double impact;    /* largest error over the rms of the output */
+    double oracle_over_bound; /* the oracle's own error over the bound, largest */
+    vn_divergence_t first;
+    int deterministic; /* 1 yes, 0 no, -1 not tried */
+    int detection_caught, detection_of;
+    double detection_smallest; /* smallest relative single-element error that this check flags (median over elements); NaN if none */
+    char rungs[256];   /* what each rung said: "form ok; repeat -; equality 188/400; ..." */
+    char declared[160]; /* the contract in force */
+} vn_finding_t;
+
+/** Another run of the same node on inputs of the judge's choice; supplied by study, NULL where there is no back end. */
+typedef vn_status_t (*vn_run_fn)(void *ctx, const vn_value_t *const *inputs, vn_value_t **outputs, vn_error_t *err);
+
+/**
+ * One question: node (or, node == NULL, the whole top graph) on `inputs` gave `actual`.
+ * inputs: node->n_inputs values, or one value per graph input. refs: of vn_oracle_node / vn_oracle_region under `contract` with
+ * VN_WANT_VARIANCE, one per output. actual2 may be NULL (no repeated run).
+ */
+typedef struct vn_question {
+    const vn_model_t *model;
+    const vn_node_t *node;
+    const vn_value_t *const *inputs;
+    const vn_bundle_t *outer;
+    const vn_contract_t *contract;
+    const vn_ref_t *refs;
+    int n_outputs;
+    const vn_value_t *const *actual;
+    const vn_value_t *const *actual2;
+    const int64_t *poison_left;   /* per output, or NULL */
+    const bool *guard_broken;     /* per output, or NULL */
+    const char *const *form_error; /* per output, "" fine, or NULL */
+    double alpha;                 /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
+    vn_effort_t effort;
+    vn_run_fn run;
+    void *run_ctx;
+} vn_question_t;
+
+/** Fills findings[0 .. n_outputs). Errors: NOMEM, INTERNAL; anything about the data is a verdict, not an error. */
+VN_API vn_status_t vn_judge(const vn_question_t *q, vn_finding_t *findings, vn_error_t *err);
+
+/** Metrics without an operator: no verdict is possible. */
+typedef struct vn_metrics {
+    int64_t count, unequal, nan_a, nan_b, inf_a, inf_b;
+    double max_abs, max_rel, rms, rms_relative, cosine, ulp_max;
+    vn_divergence_t first, worst;
+} vn_metrics_t;
+VN_API vn_status_t vn_metrics(const vn_tensor_t *a, const vn_tensor_t *b, vn_metrics_t *out, vn_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,124 @@
+/* vernier/oracle.h -- the float64 evaluation of every operator, with its bound, its variance and its own error. */
+#ifndef VERNIER_ORACLE_H
+#define VERNIER_ORACLE_H
+
+#include "vernier/base.h"
+#include "vernier/contract.h"
+#include "vernier/graph.h"
+#include "vernier/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Decides the judge's floor (design 3). Stored in reports by name. */
+typedef enum vn_op_class {
+    VN_CLASS_MOVEMENT, VN_CLASS_EXACT, VN_CLASS_ROUNDED, VN_CLASS_ELEMENTARY, VN_CLASS_CONTRACTION, VN_CLASS_REDUCTION,
+    VN_CLASS_NORMALISATION, VN_CLASS_SOFTMAX, VN_CLASS_SCAN, VN_CLASS_QUANTISE, VN_CLASS_COMPOSITE, VN_CLASS_RANDOM, VN_CLASS_CONTROL
+} vn_op_class_t;
+VN_API const char *vn_op_class_name(vn_op_class_t c);
+
+/** Another reading of the standard's text; a result that follows it throughout is `spec-open`. */
+typedef struct vn_reading {
+    const char *name; /* static text */
+    vn_tensor_t *value;
+} vn_reading_t;
+enum { VN_MAX_READINGS = 4 };
+
+/** Per-element permissions in vn_ref_t.flags. */
+enum {
+    VN_EL_INF_OK = 1,  /* an infinity of either sign is explainable (overflow of an allowed intermediate) */
+    VN_EL_NAN_OK = 2,  /* a NaN is explainable */
+    VN_EL_ZERO_OK = 4, /* a zero of either sign is explainable */
+    VN_EL_VOID = 8     /* the bound says nothing here */
+};
+
+/**
+ * Reference of one output (or the state of one edge): exact value, what may lie around it, and why.
+ * Shapes     every plane has `count` elements in row-major order.
+ * Units      absolute, in units of the output.
+ * Planes     Floats: value (f64, not rounded), lo (value + lo is the value to about 2^-100 relative; NULL: 0), bound (sound: every
+ *            execution under the contract, stored to the declared type, is within bound of value; +Inf = no statement), var (variance of
+ *            its error; NULL until asked for), own (the oracle's own error, NULL: 2^-52 |value|).
+ *            `wide` is the second tier of a budget; an element outside bound and inside wide passes with `wide_note`.
+ *            `either` (float or not) is a second acceptable value per element (tie windows); equal to the first where there is no choice.
+ *            Not floats: `tensor` holds the exact result and value is NULL.
+ *            tensor: the correctly rounded result in the declared type; always there after vn_oracle_node.
+ * Specials   value NaN or Inf: demanded, unless flags or readings say otherwise.
+ */
+typedef struct vn_ref {
+    vn_dtype_t dtype;
+    int rank;
+    int64_t dims[VN_MAX_RANK];
+    int64_t count;
+    double *value, *lo, *bound, *var, *own, *wide;
+    const char *wide_note;
+    uint8_t *flags;
+    vn_tensor_t *tensor;
+    vn_tensor_t *either;
+    int n_readings;
+    vn_reading_t readings[VN_MAX_READINGS];
+    vn_value_t *nested;      /* sequences and optionals: exact values; all planes NULL */
+    bool is_random;          /* bits cannot be judged; type, shape and range can */
+    double range_lo, range_hi;
+    bool bound_final;        /* the row's bound includes the store; set by vn_out_final */
+    bool demand_equal;       /* bound is one rounding: bits must equal `tensor` unless flags or the contract allow more */
+    int64_t terms;           /* largest number of terms in a sum behind one element; 0 = none */
+} vn_ref_t;
+VN_API void vn_ref_free(vn_ref_t *r); /* releases the planes, zeroes the struct */
+
+enum { VN_WANT_VALUE = 0, VN_WANT_BOUND = 1, VN_WANT_VARIANCE = 2 }; /* VARIANCE implies BOUND */
+
+/** Operator row as seen from outside. */
+typedef struct vn_op_info {
+    const char *domain, *name, *claim;
+    int since, until; /* opset versions, inclusive; until 0 = still current */
+    vn_op_class_t cls;
+} vn_op_info_t;
+VN_API int vn_oracle_ops(const vn_op_info_t **out); /* static table, sorted by domain and name */
+VN_API bool vn_oracle_knows(const vn_model_t *m, const vn_node_t *n, vn_op_info_t *info); /* functions: info of the expansion */
+
+/**
+ * One node on given inputs (bits), isolated: fills refs[0 .. n_outputs). Absent outputs stay zeroed.
+ * inputs     n->n_inputs values, NULL where absent. outer: values that bodies read from outside (may be NULL).
+ * Errors     UNSUPPORTED names operator, domain and version; SHAPE, DTYPE, RANGE name node and input; NOMEM.
+ * Ownership  the caller releases each ref.
+ */
+VN_API vn_status_t vn_oracle_node(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_bundle_t *outer,
+                                  const vn_contract_t *c, int want, vn_ref_t *refs, vn_error_t *err);
+
+/**
+ * A whole graph judged as one operator: values stay unrounded between nodes (casts and integer results excepted), bounds are composed.
+ * `inputs` by graph input name. refs[k] belongs to graph output k.
+ */
+VN_API vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_ref_t *refs,
+                                    vn_error_t *err);
+
+/** What vn_oracle_trajectory shows of each node that runs, bodies included, in order of execution. All borrowed for the call. */
+typedef struct vn_step {
+    const vn_node_t *node;
+    const char *path; /* row id with iteration numbers, If_3/then/Add_5 or Loop_2/body[4]/Mul_1 */
+    const vn_graph_t *graph;
+    const vn_value_t *const *inputs; /* trajectory values */
+    const vn_bundle_t *outer;
+    const vn_ref_t *refs;            /* planes as asked by want */
+    vn_status_t status;              /* UNSUPPORTED etc.: refs are empty, dependants are not run */
+    const vn_error_t *error;
+    bool top;                        /* in the main graph */
+} vn_step_t;
+typedef vn_status_t (*vn_step_fn)(void *ctx, const vn_step_t *step, vn_error_t *err);
+
+/**
+ * The reference trajectory: each operator's oracle value rounded once to its declared type and passed on. Tensors die after their last
+ * use. Values named in `keep` (top graph) and all graph outputs come back in *out (tensors only). A failing callback ends the run.
+ */
+VN_API vn_status_t vn_oracle_trajectory(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_step_fn fn,
+                                        void *ctx, vn_bundle_t *out, vn_error_t *err);
+
+/** Name and version of the BLAS behind contractions, and whether its self-check passed; for doctor and reports. */
+VN_API void vn_oracle_blas(char *out, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
