@@ -40,7 +40,7 @@ VN_API bool vn_contract_builtin(const char *name, vn_contract_t *out);
 VN_API vn_status_t vn_contract_parse(const char *text, vn_contract_t *out, vn_error_t *err);
 /** Text that vn_contract_parse takes back. */
 VN_API void vn_contract_describe(const vn_contract_t *c, char *out, size_t size);
-/** The contract with every NONE of operand, accumulator and result resolved for a node whose main type is t. */
+/** The contract with operand and accumulator resolved for a node whose main type is t; result NONE stays: the output's own type. */
 VN_API vn_contract_t vn_contract_resolve(const vn_contract_t *c, vn_dtype_t t);
 
 #ifdef __cplusplus

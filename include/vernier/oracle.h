@@ -110,7 +110,7 @@ typedef vn_status_t (*vn_step_fn)(void *ctx, const vn_step_t *step, vn_error_t *
 
 /**
  * The reference trajectory: each operator's oracle value rounded once to its declared type and passed on. Tensors die after their last
- * use. Values named in `keep` (top graph) and all graph outputs come back in *out (tensors only). A failing callback ends the run.
+ * use. Graph outputs come back in *out (tensors only; out may be NULL). A failing callback ends the run.
  */
 VN_API vn_status_t vn_oracle_trajectory(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_step_fn fn,
                                         void *ctx, vn_bundle_t *out, vn_error_t *err);

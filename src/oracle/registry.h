@@ -12,8 +12,9 @@
 typedef struct vn_arg {
     const vn_tensor_t *t; /* contiguous; in a region: the value rounded to the declared type; NULL = absent */
     double *value;        /* f64 plane, made on first use by vn_arg_f64; in a region the unrounded value */
-    double *err;          /* sound absolute uncertainty per element, NULL = exact */
-    double *var;
+    const double *err;    /* sound absolute uncertainty per element, NULL = exact */
+    const double *var;
+    bool owned;           /* private: value was made by vn_arg_f64 */
     const vn_value_t *v;  /* sequences, optionals; else a tensor value */
 } vn_arg_t;
 
@@ -22,7 +23,7 @@ typedef struct vn_eval {
     const vn_graph_t *graph; /* where the node stands (bodies: NULL outside control flow) */
     const vn_node_t *node;
     int64_t version;          /* opset version of the node's domain */
-    const vn_contract_t *contract; /* resolved: operand, accumulator, result are never NONE */
+    const vn_contract_t *contract; /* resolved: operand and accumulator are never NONE; result NONE = the output type */
     int want;                 /* VN_WANT_* */
     int n_in, n_out;
     vn_arg_t *in;

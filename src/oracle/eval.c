@@ -1,0 +1,228 @@
+/* eval.c -- the frame around a registry row: contract and operands in; afterwards store, flush, overflow and the rounded tensor.
+ *
+ * Claim STORE-1: if a computed result r, held in an accumulator of unit roundoff u, satisfies |r - y| <= E, then stored to nearest in a
+ * format with unit roundoff u_o > u it satisfies |fl(r) - y| <= (1 + u_o) E + u_o |y| + eta_o / 2, because |fl(r) - r| <= u_o |r| + eta_o / 2
+ * and |r| <= |y| + E. With the accumulator's own format nothing is added: the row's E counts its last rounding.
+ * Claim STORE-2 (flush): under ftz a result below tau may become 0: + tau_o where |y| - B < tau_o.
+ * Claim STORE-3 (overflow): an infinity is explainable where |y| + E >= max + ulp(max)/2, the rounding threshold of the format.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "oracle/frame.h"
+
+int64_t vn_run_version(const vn_oracle_run_t *run, const char *domain) {
+    for (int i = 0; i < run->n_opsets; ++i)
+        if (strcmp(run->opsets[i].domain, domain) == 0) return run->opsets[i].version;
+    return -1;
+}
+
+/* The type that decides accumulator and operand formats: the first floating-point operand, else f32. */
+static vn_dtype_t main_dtype(const vn_arg_t *in, int n) {
+    for (int k = 0; k < n; ++k)
+        if (in[k].t && vn_dtype_is_float(in[k].t->dtype)) return in[k].t->dtype;
+    return VN_F32;
+}
+
+typedef struct finish {
+    vn_ref_t *r;
+    const vn_contract_t *c;
+    const vn_format_info_t *acc, *out;
+    vn_format_t out_format;
+    bool narrower; /* the store rounds once more */
+    double threshold;
+} finish_t;
+
+static double store(const finish_t *f, double bound, double y) {
+    double b = bound;
+    if (f->narrower) b = (1 + f->out->u) * b + f->out->u * fabs(y) + f->out->eta / 2;
+    if (f->c->ftz && fabs(y) - b < f->out->tau) b += f->out->tau;
+    return b;
+}
+
+static void finish_range(void *ctx, int64_t begin, int64_t end) {
+    finish_t *f = ctx;
+    vn_ref_t *r = f->r;
+    for (int64_t i = begin; i < end; ++i) {
+        const double y = r->value[i];
+        if (!isfinite(y)) {
+            if (r->bound && isnan(r->bound[i])) r->bound[i] = INFINITY;
+            continue;
+        }
+        if (r->bound) {
+            double e = r->bound[i];
+            if (isnan(e)) e = INFINITY;
+            if (r->flags && isfinite(e) && fabs(y) + e >= f->threshold) r->flags[i] |= VN_EL_INF_OK;
+            if (r->demand_equal && !r->bound_final) {
+                e = f->out->u * fabs(y) + f->out->eta / 2 + e; /* e: what the row adds, e.g. for an uncertain operand */
+                if (f->c->ftz && fabs(y) - e < f->out->tau) e += f->out->tau;
+            } else if (!r->bound_final) {
+                e = store(f, e, y);
+            }
+            r->bound[i] = e;
+        }
+        if (r->wide && !r->bound_final) r->wide[i] = store(f, r->wide[i], y);
+        if (r->var && f->narrower) {
+            const double ulp = vn_ulp(f->out_format, y);
+            r->var[i] += ulp * ulp / 12;
+        }
+    }
+}
+
+/* Overflow flags are needed only when some element may come near the threshold. */
+static bool near_overflow(const vn_ref_t *r, double threshold) {
+    if (!r->bound) return false;
+    for (int64_t i = 0; i < r->count; ++i)
+        if (fabs(r->value[i]) + r->bound[i] >= threshold) return true;
+    return false;
+}
+
+static vn_status_t finish(vn_eval_t *e, int k) {
+    vn_ref_t *r = &e->out[k];
+    if (!r->value) return VN_OK;
+    finish_t f = {.r = r, .c = e->contract};
+    vn_format_t type = vn_format_of(r->dtype), named = e->contract->result;
+    /* A narrower boundary than the tensor's type counts (bf16 results stored as f32); a wider one cannot. */
+    f.out_format = named != VN_FMT_NONE && type != VN_FMT_NONE && vn_format_info(named)->p < vn_format_info(type)->p ? named : type;
+    f.acc = vn_format_info(e->contract->accumulator);
+    f.out = vn_format_info(f.out_format);
+    if (!f.acc || !f.out) return vn_eval_fail(e, VN_ERR_INTERNAL, "output %d of type %s has value planes", k, vn_dtype_name(r->dtype));
+    f.narrower = f.acc->p > f.out->p || f.acc->emin < f.out->emin;
+    f.threshold = f.out->max + vn_ulp(f.out_format, f.out->max) / 2;
+    if (near_overflow(r, f.threshold)) VN_TRY(vn_out_flags(e, k));
+    vn_parallel(r->count, 1 << 15, finish_range, &f);
+    vn_tensor_free(r->tensor);
+    r->tensor = NULL;
+    VN_TRY(vn_tensor_new_raw(r->dtype, r->rank, r->dims, &r->tensor, e->err));
+    if (f.out_format != type) {
+        double *tmp = vn_alloc((size_t)(r->count ? r->count : 1), sizeof *tmp);
+        if (!tmp) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        memcpy(tmp, r->value, (size_t)r->count * sizeof *tmp);
+        vn_round_array(f.out_format, VN_RNE, tmp, r->count);
+        vn_tensor_from_f64(r->tensor, tmp, VN_RNE, false);
+        vn_free(tmp);
+    } else {
+        vn_tensor_from_f64(r->tensor, r->value, VN_RNE, false);
+    }
+    return VN_OK;
+}
+
+/* ---- pure movement under uncertainty: the same row moves the planes ---- */
+
+static vn_status_t wrap_plane(const double *p, const vn_tensor_t *like, vn_tensor_t **out, vn_error_t *err) {
+    return vn_tensor_wrap(VN_F64, like->rank, like->dims, (void *)(uintptr_t)p, (size_t)like->count * sizeof *p, NULL, NULL, out, err);
+}
+
+/* Runs the row with every float operand replaced by a plane: its value, or its error (0 where exact), or its variance. */
+static vn_status_t moved(vn_eval_t *e, const vn_op_t *row, int which, double **planes) {
+    vn_eval_t sub = *e;
+    vn_status_t s = VN_OK;
+    vn_arg_t *in = vn_alloc((size_t)(e->n_in ? e->n_in : 1), sizeof *in);
+    vn_ref_t *out = vn_alloc((size_t)(e->n_out ? e->n_out : 1), sizeof *out);
+    vn_tensor_t **made = vn_alloc((size_t)(e->n_in ? e->n_in : 1), sizeof *made);
+    if (!in || !out || !made) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    for (int k = 0; k < e->n_in && s == VN_OK; ++k) {
+        in[k].t = e->in[k].t;
+        in[k].v = e->in[k].v;
+        if (!e->in[k].t || !vn_dtype_is_float(e->in[k].t->dtype)) continue;
+        const double *p = which == 0 ? vn_arg_f64(e, k) : which == 1 ? e->in[k].err : e->in[k].var;
+        if (which == 0 && !p) s = VN_ERR_NOMEM;
+        if (s == VN_OK) s = p ? wrap_plane(p, e->in[k].t, &made[k], e->err) : vn_tensor_new(VN_F64, e->in[k].t->rank, e->in[k].t->dims, &made[k], e->err);
+        in[k].t = made[k];
+    }
+    sub.in = in;
+    sub.out = out;
+    if (s == VN_OK) s = row->eval(&sub);
+    for (int k = 0; k < e->n_out && s == VN_OK; ++k) {
+        if (!out[k].tensor || out[k].tensor->dtype != VN_F64) continue;
+        const int64_t n = out[k].count;
+        planes[k] = vn_alloc((size_t)(n ? n : 1), sizeof(double));
+        if (!planes[k])
+            s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        else
+            vn_tensor_to_f64(out[k].tensor, planes[k]);
+    }
+    for (int k = 0; out && k < e->n_out; ++k) vn_ref_free(&out[k]);
+    for (int k = 0; made && k < e->n_in; ++k) {
+        if (in) vn_arg_clear(&in[k]);
+        vn_tensor_free(made[k]);
+    }
+    vn_free(in);
+    vn_free(out);
+    vn_free(made);
+    return s;
+}
+
+static vn_status_t move_planes(vn_eval_t *e, const vn_op_t *row) {
+    for (int which = 0; which < (e->want >= VN_WANT_VARIANCE ? 3 : 2); ++which) {
+        double *planes[64] = {0};
+        if (e->n_out > 64) return vn_eval_fail(e, VN_ERR_RANGE, "more than 64 outputs under uncertainty");
+        vn_status_t s = moved(e, row, which, planes);
+        for (int k = 0; k < e->n_out; ++k) {
+            vn_ref_t *r = &e->out[k];
+            if (s == VN_OK && planes[k] && vn_dtype_is_float(r->dtype) && r->tensor) {
+                double **place = which == 0 ? &r->value : which == 1 ? &r->bound : &r->var;
+                vn_free(*place);
+                *place = planes[k];
+                r->bound_final = true;
+            } else {
+                vn_free(planes[k]);
+            }
+        }
+        VN_TRY(s);
+    }
+    return VN_OK;
+}
+
+static bool uncertain(const vn_eval_t *e) {
+    for (int k = 0; k < e->n_in; ++k)
+        if (e->in[k].err) return true;
+    return false;
+}
+
+/* A row that cannot carry uncertainty makes no statement about its outputs. */
+static vn_status_t make_void(vn_eval_t *e) {
+    for (int k = 0; k < e->n_out; ++k) {
+        vn_ref_t *r = &e->out[k];
+        if (!r->tensor && !r->value) continue;
+        if (r->value && r->bound)
+            for (int64_t i = 0; i < r->count; ++i) r->bound[i] = INFINITY;
+        r->bound_final = true;
+        r->demand_equal = false;
+        VN_TRY(vn_out_flags(e, k));
+        memset(r->flags, VN_EL_VOID, (size_t)r->count);
+    }
+    return VN_OK;
+}
+
+vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const vn_node_t *node, vn_arg_t *in, const vn_bundle_t *outer,
+                          vn_ref_t *out, vn_error_t *err) {
+    const int64_t version = vn_run_version(run, node->domain);
+    const vn_op_t *row = version < 0 ? NULL : vn_registry_find(node->domain, node->op, version);
+    vn_contract_t contract = vn_contract_resolve(run->contract, main_dtype(in, node->n_inputs));
+    vn_eval_t e = {.model = run->model, .graph = graph, .node = node, .version = version, .contract = &contract, .want = run->want,
+                   .n_in = node->n_inputs, .n_out = node->n_outputs, .in = in, .out = out, .outer = outer, .run = run, .err = err};
+    if (!row) {
+        const vn_function_t *f = vn_model_function(run->model, node->domain, node->op, node->overload);
+        if (f) return vn_frame_function(run, f, node, in, out, err);
+        if (version < 0)
+            return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "the model imports no operator set for domain '%s'", *node->domain ? node->domain : "ai.onnx");
+        return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "operator %s%s%s of opset %lld has no oracle", node->domain, *node->domain ? "." : "", node->op,
+                            (long long)version);
+    }
+    vn_status_t s = row->eval(&e);
+    if (s == VN_OK && uncertain(&e) && row->cls != VN_CLASS_CONTROL) {
+        if (row->flags & VN_OP_MAPS)
+            s = move_planes(&e, row);
+        else if (!(row->flags & VN_OP_PROPAGATES))
+            s = make_void(&e);
+    }
+    /* A body's results carry no bound through a control operator: nodes inside are judged, the operator itself makes no statement. */
+    if (s == VN_OK && row->cls == VN_CLASS_CONTROL && !run->fn) s = make_void(&e);
+    for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) s = finish(&e, k);
+    for (int k = 0; k < node->n_outputs && s == VN_OK; ++k)
+        if (*node->outputs[k] && !out[k].tensor && !out[k].nested) s = vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "output %d (%s) is not evaluated", k, node->outputs[k]);
+    if (s != VN_OK)
+        for (int k = 0; k < node->n_outputs; ++k) vn_ref_free(&out[k]);
+    return s;
+}

@@ -1,0 +1,60 @@
+/* rows.h -- an operator along axes as many independent rows: layout, blocked gather and scatter, threads. */
+#ifndef VN_ORACLE_ROWS_H
+#define VN_ORACLE_ROWS_H
+
+#include "oracle/registry.h"
+
+/**
+ * A tensor seen as `rows` rows of `n` elements: the axes marked `along` form the row, the others number it, both in row-major order.
+ * Adjacent axes of one kind are merged. Row r of a reduction is element r of the result.
+ */
+typedef struct vn_rows {
+    int64_t rows, n;
+    int n_outer, n_inner;
+    int64_t outer_dim[VN_MAX_RANK], outer_step[VN_MAX_RANK];
+    int64_t inner_dim[VN_MAX_RANK], inner_step[VN_MAX_RANK];
+    bool contiguous; /* row r is x[r*n .. r*n + n) */
+} vn_rows_t;
+
+void vn_rows_plan(int rank, const int64_t *dims, const bool *along, vn_rows_t *out);
+/** Copies `count` rows from `row` on: block[i*n + k]. */
+void vn_rows_read(const vn_rows_t *s, const double *plane, int64_t row, int64_t count, double *block);
+void vn_rows_write(const vn_rows_t *s, double *plane, int64_t row, int64_t count, const double *block);
+/** Offset of the first element of a row. */
+int64_t vn_rows_base(const vn_rows_t *s, int64_t row);
+
+enum { VN_ROW_PLANES = 8 };
+
+/** One row as a kernel sees it. Absent planes are NULL. */
+typedef struct vn_row {
+    int64_t index, n;
+    const double *in[VN_ROW_PLANES];
+    double *out[VN_ROW_PLANES]; /* rows of result planes: fill all n */
+    double *work;               /* job.work * n doubles, not cleared */
+} vn_row_t;
+
+typedef struct vn_row_job {
+    const vn_rows_t *shape;
+    const double *in[VN_ROW_PLANES];
+    double *out[VN_ROW_PLANES];
+    int work;
+    void (*fn)(void *ctx, const vn_row_t *row);
+    void *ctx;
+} vn_row_job_t;
+
+/** Runs fn on every row, rows in parallel. Errors: NOMEM. */
+vn_status_t vn_rows_run(vn_eval_t *e, const vn_row_job_t *job);
+
+/** Removes the flags plane of output k if no element has a flag. */
+void vn_flags_settle(vn_eval_t *e, int k);
+
+/** Working format of hidden values: the contract's intermediate, else its accumulator. */
+static inline vn_format_t vn_mid_format(const vn_eval_t *e) {
+    return e->contract->intermediate != VN_FMT_NONE ? e->contract->intermediate : e->contract->accumulator;
+}
+/** What flushing may add to a value made by `nodes` operations on `operands` operands of the accumulator's format; 0 without ftz and daz. */
+static inline double vn_flushed(const vn_eval_t *e, double nodes, double operands) {
+    return ((e->contract->ftz ? nodes : 0) + (e->contract->daz ? operands : 0)) * vn_tau(e);
+}
+
+#endif
