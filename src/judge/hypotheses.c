@@ -1,0 +1,196 @@
+/* hypotheses.c -- rung 7: named arithmetics, evaluated by the oracle on the same data.
+ *
+ * Claim HYPO-1: a hypothesis H1 with parameters fixed beforehand is accepted iff no element leaves its own bound, its own fingerprint
+ * passes, and log L(H1) - max over 0 < s <= 1 of log L(H0 with s sigma) > ln(1 / alpha) (bounds.md, calculus 8); the same scale freedom is
+ * given to H1. Further, the typical element must be off under H0 (median |z| beyond the limit of p = 1/100): an arithmetic acts on all
+ * elements, a local fault on some, and a wide bound must not swallow it. Duplicated rows make the likelihoods too sharp for both sides.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/ladder.h"
+
+typedef struct hypothesis {
+    const char *id;
+    const char *words;
+    vn_format_t operand;
+    vn_rounding_t rounding;
+    vn_format_t accumulator, result, intermediate;
+    bool ftz, daz;
+} hypothesis_t;
+
+static const hypothesis_t table[] = {
+    {.id = "operands-bf16", .words = "bfloat16 operands (nearest even), f32 accumulation", .operand = VN_FMT_BF16},
+    {.id = "operands-tf32-rn", .words = "TF32 operands (nearest even), f32 accumulation", .operand = VN_FMT_TF32},
+    {.id = "operands-tf32-rna", .words = "TF32 operands (ties away), f32 accumulation", .operand = VN_FMT_TF32, .rounding = VN_RNA},
+    {.id = "operands-tf32-rz", .words = "TF32 operands (truncated), f32 accumulation", .operand = VN_FMT_TF32, .rounding = VN_RZ},
+    {.id = "operands-f16", .words = "f16 operands, f32 accumulation", .operand = VN_FMT_F16},
+    {.id = "result-rounded-to-bf16", .words = "result rounded to bfloat16", .result = VN_FMT_BF16},
+    {.id = "result-rounded-to-f16", .words = "result rounded to f16", .result = VN_FMT_F16},
+    {.id = "intermediate-bf16", .words = "a hidden intermediate rounded to bfloat16", .intermediate = VN_FMT_BF16},
+    {.id = "intermediate-f16", .words = "a hidden intermediate rounded to f16", .intermediate = VN_FMT_F16},
+    {.id = "accumulator-f16", .words = "running sum in f16", .accumulator = VN_FMT_F16},
+    {.id = "accumulator-bf16", .words = "running sum in bfloat16", .accumulator = VN_FMT_BF16},
+    {.id = "operands-bf16", .words = "bfloat16 operands, f32 accumulation, bfloat16 result", .operand = VN_FMT_BF16, .result = VN_FMT_BF16},
+    {.id = "ftz", .words = "subnormal results flushed to zero", .ftz = true},
+    {.id = "daz", .words = "subnormal operands read as zero", .daz = true},
+};
+
+static int precision(vn_format_t f) { return f == VN_FMT_NONE ? 0 : vn_format_info(f)->p; }
+
+/* A hypothesis must ask for less than the contract gives, else it is the contract. */
+static bool applies(const hypothesis_t *h, const vn_contract_t *c, vn_op_class_t cls, vn_dtype_t out) {
+    const bool sums = cls == VN_CLASS_CONTRACTION || cls == VN_CLASS_REDUCTION || cls == VN_CLASS_SCAN || cls == VN_CLASS_COMPOSITE ||
+                      cls == VN_CLASS_SOFTMAX || cls == VN_CLASS_NORMALISATION;
+    if (!vn_dtype_is_float(out)) return false;
+    if (h->operand && (precision(h->operand) >= precision(c->operand) || (cls != VN_CLASS_CONTRACTION && cls != VN_CLASS_COMPOSITE))) return false;
+    if (h->accumulator && (precision(h->accumulator) >= precision(c->accumulator) || !sums)) return false;
+    if (h->result && precision(h->result) >= precision(vn_format_of(out))) return false;
+    if (h->intermediate && (precision(h->intermediate) >= precision(c->accumulator) || (cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_NORMALISATION && cls != VN_CLASS_SOFTMAX)))
+        return false;
+    if (h->ftz && c->ftz) return false;
+    if (h->daz && c->daz) return false;
+    return true;
+}
+
+static vn_contract_t changed(const hypothesis_t *h, const vn_contract_t *base) {
+    vn_contract_t c = *base;
+    if (h->operand) {
+        c.operand = h->operand;
+        c.operand_rounding = h->rounding;
+    }
+    if (h->accumulator) c.accumulator = h->accumulator;
+    if (h->result) c.result = h->result;
+    if (h->intermediate) c.intermediate = h->intermediate;
+    c.ftz |= h->ftz;
+    c.daz |= h->daz;
+    return c;
+}
+
+/* Log likelihood of errors e = x - y under independent normal errors of standard deviation s sigma, s <= 1 chosen best; -Inf where an element
+ * without variance differs. Elements that both sides predict exactly add nothing. */
+static double log_likelihood(const vn_ref_t *r, const double *x, int64_t n) {
+    double z2 = 0, logs = 0;
+    int64_t used = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        if (!isfinite(x[i]) || !isfinite(r->value[i])) continue;
+        const double v = r->var ? r->var[i] : 0, e = x[i] - r->value[i];
+        if (v <= 0) {
+            if (fabs(e) > 0x1p-52 * fabs(x[i])) return -INFINITY;
+            continue;
+        }
+        z2 += e * e / v;
+        logs += 0.5 * log(v);
+        used++;
+    }
+    if (!used) return -INFINITY;
+    const double mean = z2 / (double)used, s2 = mean < 1 ? mean : 1;
+    /* s2 = 0: all errors zero, more exact than the model; the smallest scale that f32 data can show is kept finite */
+    const double s = s2 > 0x1p-40 ? s2 : 0x1p-40;
+    return -logs - 0.5 * (double)used * log(s) - 0.5 * z2 / s;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum { SAMPLE = 4096 };
+
+/* Median |z| over an even sample of the elements; NaN without variance. */
+static double median_z(const vn_ref_t *r, const double *x, int64_t n) {
+    double *z = vn_alloc(SAMPLE, sizeof *z), m = NAN;
+    int64_t used = 0, step = n / SAMPLE + 1;
+    if (!z) return NAN;
+    for (int64_t i = 0; i < n && used < SAMPLE; i += step) {
+        if (!isfinite(x[i]) || !isfinite(r->value[i]) || !r->var) continue;
+        const double e = fabs(x[i] - r->value[i]);
+        if (r->var[i] > 0)
+            z[used++] = e / sqrt(r->var[i]);
+        else if (e > 0)
+            z[used++] = INFINITY;
+    }
+    if (used) {
+        qsort(z, (size_t)used, sizeof *z, by_value);
+        m = z[used / 2];
+    }
+    vn_free(z);
+    return m;
+}
+
+typedef struct best {
+    int h;
+    double log_l, rms, first_rms;
+} best_t;
+
+/* Flushes act on few elements: all that were outside must be zeros that the flush explains. */
+static bool only_zeros(const vn_case_t *c) { return c->m.outside > 0 && c->m.zero_extra == c->m.outside && c->m.classes == 0; }
+
+static vn_status_t try_one(vn_case_t *c, int h, const double *x, double h0, double med0, best_t *best, vn_error_t *err) {
+    const vn_question_t *q = c->q;
+    const vn_contract_t contract = changed(&table[h], q->contract);
+    const bool flush = table[h].ftz || table[h].daz;
+    vn_ref_t *refs = vn_alloc((size_t)q->n_outputs, sizeof *refs);
+    if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");
+    vn_error_t why;
+    vn_status_t s = vn_question_oracle(q, &contract, VN_WANT_VARIANCE, refs, &why);
+    if (s == VN_OK && refs[c->k].value) {
+        vn_measure_t m;
+        s = vn_measure(&refs[c->k], c->actual, &m, err);
+        const vn_fingerprint_t print = vn_fingerprint(&refs[c->k], &m, c->cls, q->alpha);
+        const double log_l = log_likelihood(&refs[c->k], x, c->actual->count);
+        const bool fits = s == VN_OK && m.outside == 0 && print.verdict != VN_PRINT_RMS && print.verdict != VN_PRINT_EXTREME;
+        bool accept = fits;
+        if (flush)
+            accept = fits && only_zeros(c);
+        else
+            accept = fits && med0 > vn_chernoff_z(0.01, 0) && log_l - h0 > log(1 / q->alpha);
+        if (accept && (best->h < 0 || log_l > best->log_l)) {
+            best->h = h;
+            best->log_l = log_l;
+            best->rms = m.sigmas ? sqrt(m.sum_z2 / (double)m.sigmas) : NAN;
+        }
+    } else if (s == VN_ERR_NOMEM) {
+        vn_fail(err, s, "no memory");
+    } else {
+        s = VN_OK; /* the operator does not know this contract: not this hypothesis */
+    }
+    for (int k = 0; k < q->n_outputs; ++k) vn_ref_free(&refs[k]);
+    vn_free(refs);
+    return s;
+}
+
+vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
+    *explained = false;
+    const int64_t n = c->actual->count;
+    if (!c->ref->value || n == 0) return VN_OK;
+    double *x = vn_alloc((size_t)n, sizeof *x);
+    if (!x) return vn_fail(err, VN_ERR_NOMEM, "no memory");
+    vn_tensor_to_f64(c->actual, x);
+    const double h0 = log_likelihood(c->ref, x, n), med0 = median_z(c->ref, x, n);
+    best_t best = {.h = -1};
+    int tried = 0;
+    vn_status_t s = VN_OK;
+    for (int h = 0; h < (int)(sizeof table / sizeof *table) && s == VN_OK; ++h) {
+        const vn_contract_t resolved = vn_contract_resolve(c->q->contract, c->actual->dtype);
+        if (!applies(&table[h], &resolved, c->cls, c->actual->dtype)) continue;
+        tried++;
+        s = try_one(c, h, x, h0, med0, &best, err);
+    }
+    vn_free(x);
+    vn_rung(c->f, "hypotheses %d tried", tried);
+    if (s != VN_OK || best.h < 0) return s;
+    *explained = true;
+    c->f->verdict = VN_CONTRACT_MISMATCH;
+    snprintf(c->f->cause, sizeof c->f->cause, "%s", table[best.h].id);
+    const double before = c->m.sigmas ? sqrt(c->m.sum_z2 / (double)c->m.sigmas) : NAN;
+    if (table[best.h].ftz || table[best.h].daz)
+        snprintf(c->f->words, sizeof c->f->words, "%s: all %lld elements outside the bound are zeros that this explains.", table[best.h].words,
+                 (long long)c->m.outside);
+    else
+        snprintf(c->f->words, sizeof c->f->words, "%s: the residual is %.2g of its own noise. The declared contract would have left 1/%.3g of this error.",
+                 table[best.h].words, best.rms, before);
+    return VN_OK;
+}

@@ -1,0 +1,202 @@
+/* measure.c -- one pass over an output: equality, classes of value, bound, and the sums the fingerprint needs (rungs 3 to 6).
+ *
+ * Claim JUDGE-1: an element is accepted iff |actual - y| <= bound + own, where own is the oracle's own error (2^-52 |y| unless the
+ * operator states another): if the execution obeys the contract it is within bound of the exact value, and y is within own of that.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "judge/ladder.h"
+
+enum { CHUNK = 1 << 14 };
+
+double vn_clip_z(void) {
+    static double z; /* the same value whoever computes it */
+    if (z == 0) z = vn_chernoff_z(1e-3, 0);
+    return z;
+}
+
+typedef struct pass {
+    const vn_ref_t *ref;
+    const vn_tensor_t *actual; /* contiguous */
+    const double *x;           /* actual as f64; NULL for strings */
+    vn_measure_t *parts;       /* one a chunk: summed in order, so the thread count does not matter */
+} pass_t;
+
+static bool bits_equal(const vn_tensor_t *a, const vn_tensor_t *b, int64_t i) {
+    switch (vn_dtype_bits(a->dtype)) {
+    case 8: return ((const uint8_t *)a->data)[i] == ((const uint8_t *)b->data)[i];
+    case 16: return ((const uint16_t *)a->data)[i] == ((const uint16_t *)b->data)[i];
+    case 32: return ((const uint32_t *)a->data)[i] == ((const uint32_t *)b->data)[i];
+    case 64: return ((const uint64_t *)a->data)[i] == ((const uint64_t *)b->data)[i];
+    case 128: return memcmp((const char *)a->data + 16 * i, (const char *)b->data + 16 * i, 16) == 0;
+    case 0: {
+        const vn_string_t *s = (const vn_string_t *)a->data + i, *t = (const vn_string_t *)b->data + i;
+        return s->length == t->length && (s->length == 0 || memcmp(s->text, t->text, s->length) == 0);
+    }
+    default: return vn_tensor_bits(a, i) == vn_tensor_bits(b, i);
+    }
+}
+
+/* Neither equal nor finite on both sides: is it allowed? */
+static bool class_ok(double x, double y, uint8_t flags, vn_measure_t *m) {
+    if (isnan(x)) {
+        if (isnan(y) || (flags & VN_EL_NAN_OK)) return true;
+        m->nan_extra++;
+        return false;
+    }
+    if (isnan(y)) {
+        if (flags & VN_EL_NAN_OK) return true;
+        m->nan_missing++;
+        return false;
+    }
+    if (isinf(x)) {
+        if (x == y || (flags & VN_EL_INF_OK)) return true;
+        m->inf_extra++;
+        return false;
+    }
+    if (flags & VN_EL_INF_OK) return true;
+    m->inf_missing++;
+    return false;
+}
+
+static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
+    const vn_ref_t *r = p->ref;
+    bool equal = bits_equal(p->actual, r->tensor, i);
+    const bool is_float = vn_dtype_is_float(r->dtype);
+    const double x = p->x ? p->x[i] : 0, y = r->value ? r->value[i] : is_float ? vn_tensor_get_f64(r->tensor, i) : 0;
+    const uint8_t flags = r->flags ? r->flags[i] : 0;
+    if (!equal && is_float && isnan(x) && isnan(vn_tensor_get_f64(r->tensor, i))) equal = true; /* NaN payloads are free */
+    if (!equal) {
+        m->unequal++;
+        if (m->first_unequal < 0) m->first_unequal = i;
+    }
+    bool good = equal;
+    if (!is_float) {
+        if (p->x && r->dtype != VN_STRING) {
+            const double e = fabs(x - vn_tensor_get_f64(r->tensor, i));
+            if (e > m->max_abs) m->max_abs = e;
+        }
+        good = good || (r->either && bits_equal(p->actual, r->either, i));
+        if (flags & VN_EL_VOID) {
+            m->voids++;
+            good = true;
+        }
+    } else if (!isfinite(x) || !isfinite(y)) {
+        if (!good) good = (r->either && bits_equal(p->actual, r->either, i)) || class_ok(x, y, flags, m);
+        if (flags & VN_EL_VOID) {
+            m->voids++;
+            good = true;
+        }
+        if (!good) {
+            m->classes++;
+            m->worst_ratio = INFINITY;
+            m->worst = m->worst < 0 ? i : m->worst;
+        }
+    } else {
+        const double e = fabs(x - y), own = r->own ? r->own[i] : 0x1p-52 * fabs(y), bound = r->bound ? r->bound[i] : 0;
+        m->sum_y2 += y * y;
+        m->sum_abs2 += e * e;
+        if (e > m->max_abs) m->max_abs = e;
+        if ((flags & VN_EL_VOID) || isinf(bound)) m->voids++;
+        if (r->bound && isfinite(bound) && bound > 0 && own / bound > m->oracle_ratio) m->oracle_ratio = own / bound;
+        if (!good) {
+            const double room = bound + own, ratio = room > 0 ? e / room : e > 0 ? INFINITY : 0;
+            if (!isinf(bound) && ratio > m->worst_ratio) {
+                m->worst_ratio = ratio;
+                m->worst = i;
+            }
+            if (flags & VN_EL_VOID) {
+                good = true;
+            } else if (!r->value) {
+                good = false; /* moved bits: a lost sign of zero is a difference */
+            } else if (r->demand_equal) {
+                good = e == 0 || (x == 0 && e <= bound); /* the other zero; a flush that the contract allows */
+            } else {
+                good = e <= room;
+            }
+            if (!good && r->either && bits_equal(p->actual, r->either, i)) good = true;
+            if (!good && (flags & VN_EL_ZERO_OK) && x == 0) good = true;
+            if (!good && r->wide && e <= r->wide[i] + own) {
+                good = true;
+                m->wide_used++;
+            }
+            if (!good && x == 0) m->zero_extra++;
+        }
+        if (r->var && r->var[i] > 0) {
+            const double z = (x - y) / sqrt(r->var[i]), clip = vn_clip_z(), s = y < 0 ? -z : z, c = s > clip ? clip : s < -clip ? -clip : s;
+            m->sigmas++;
+            m->sum_z2 += z * z;
+            m->sum_clipped += c * c;
+            m->sum_signed += c;
+            m->sum_signed2 += c * c;
+            if (fabs(z) > m->z_max) m->z_max = fabs(z);
+        }
+    }
+    if (!good) {
+        m->outside++;
+        if (m->first_outside < 0) m->first_outside = i;
+    }
+}
+
+static void run_chunk(void *ctx, int64_t begin, int64_t end) {
+    pass_t *p = ctx;
+    vn_measure_t m = {.first_unequal = -1, .first_outside = -1, .worst = -1};
+    for (int64_t i = begin; i < end; ++i) element(p, i, &m);
+    p->parts[begin / CHUNK] = m;
+}
+
+static void add(vn_measure_t *a, const vn_measure_t *b) {
+    a->unequal += b->unequal;
+    a->outside += b->outside;
+    a->wide_used += b->wide_used;
+    a->classes += b->classes;
+    a->nan_extra += b->nan_extra;
+    a->nan_missing += b->nan_missing;
+    a->inf_extra += b->inf_extra;
+    a->inf_missing += b->inf_missing;
+    a->zero_extra += b->zero_extra;
+    a->voids += b->voids;
+    a->sigmas += b->sigmas;
+    a->sum_abs2 += b->sum_abs2;
+    a->sum_y2 += b->sum_y2;
+    a->sum_z2 += b->sum_z2;
+    a->sum_clipped += b->sum_clipped;
+    a->sum_signed += b->sum_signed;
+    a->sum_signed2 += b->sum_signed2;
+    if (a->first_unequal < 0) a->first_unequal = b->first_unequal;
+    if (a->first_outside < 0) a->first_outside = b->first_outside;
+    if (b->worst >= 0 && (a->worst < 0 || b->worst_ratio > a->worst_ratio)) {
+        a->worst = b->worst;
+        a->worst_ratio = b->worst_ratio;
+    }
+    if (b->max_abs > a->max_abs) a->max_abs = b->max_abs;
+    if (b->z_max > a->z_max) a->z_max = b->z_max;
+    if (b->oracle_ratio > a->oracle_ratio) a->oracle_ratio = b->oracle_ratio;
+}
+
+vn_status_t vn_measure(const vn_ref_t *ref, const vn_tensor_t *actual, vn_measure_t *out, vn_error_t *err) {
+    *out = (vn_measure_t){.count = actual->count, .first_unequal = -1, .first_outside = -1, .worst = -1};
+    vn_tensor_t *flat = NULL;
+    double *x = NULL;
+    vn_measure_t *parts = NULL;
+    (void)vn_clip_z(); /* before threads ask */
+    const int64_t n = actual->count, chunks = n / CHUNK + 1;
+    vn_status_t s = vn_tensor_contiguous(actual, &flat, err);
+    if (s == VN_OK && flat->dtype != VN_STRING && flat->dtype != VN_C64 && flat->dtype != VN_C128) {
+        x = vn_alloc((size_t)(n ? n : 1), sizeof *x);
+        if (x) vn_tensor_to_f64(flat, x);
+    }
+    parts = vn_alloc((size_t)chunks, sizeof *parts);
+    if (s == VN_OK && (!parts || (!x && flat->dtype != VN_STRING && flat->dtype != VN_C64 && flat->dtype != VN_C128)))
+        s = vn_fail(err, VN_ERR_NOMEM, "no memory for %lld elements", (long long)n);
+    if (s == VN_OK) {
+        pass_t p = {.ref = ref, .actual = flat, .x = x, .parts = parts};
+        vn_parallel(n, CHUNK, run_chunk, &p);
+        for (int64_t c = 0; c * CHUNK < n; ++c) add(out, &parts[c]);
+    }
+    vn_free(parts);
+    vn_free(x);
+    vn_tensor_free(flat);
+    return s;
+}
