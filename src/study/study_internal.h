@@ -1,0 +1,68 @@
+/* study_internal.h -- what the phases of `check` share. */
+#ifndef VN_STUDY_INTERNAL_H
+#define VN_STUDY_INTERNAL_H
+
+#include "vernier/graph.h"
+#include "vernier/oracle.h"
+#include "vernier/study.h"
+
+typedef struct vn_backend {
+    vn_spec_t spec;
+    const char *text;  /* as given */
+    vn_worker_t *worker; /* NULL: could not be started */
+    int index;         /* in record->backends */
+} vn_backend_t;
+
+/** One operator of the trajectory, isolated. Owns its inputs and refs. */
+typedef struct vn_task {
+    vn_node_t node;     /* copy; arrays belong to the model */
+    const char *path;   /* in the record's arena */
+    int64_t order;
+    vn_value_t **inputs;
+    bool *frozen;
+    vn_ref_t *refs;
+    size_t bytes;
+    char key[65];       /* content hash, "" if too large to hash */
+} vn_task_t;
+
+enum { VN_PACK_TASKS = 96 };
+
+typedef struct vn_study {
+    const vn_check_options_t *o;
+    vn_model_t *model;
+    vn_bundle_t inputs;
+    vn_record_t *record;
+    vn_backend_t *backends;
+    int n_backends;
+    double alpha;         /* per question */
+    /* isolated phase */
+    vn_task_t pack[VN_PACK_TASKS];
+    int packed;
+    size_t pack_bytes;
+    int64_t steps, total_steps;
+    struct vn_seen *seen; /* hashes of tasks that ran, with their rows */
+    int n_seen, seen_capacity;
+    /* what the trajectory left for the later phases */
+    vn_bundle_t ends;     /* graph outputs of the trajectory */
+    vn_bundle_t constants; /* values of Constant nodes */
+    vn_output_spec_t *values; /* type and shape of every computed value of the top graph */
+    int n_values, values_capacity;
+} vn_study_t;
+
+/* inputs.c */
+vn_status_t vn_study_inputs(const vn_model_t *m, const vn_check_options_t *o, vn_bundle_t *out, vn_error_t *err);
+vn_status_t vn_check_inputs(const vn_model_t *m, const vn_bundle_t *given, const char *label, vn_error_t *err);
+/* rows.c */
+vn_status_t vn_row_from(vn_record_t *r, const vn_finding_t *f, const char *path, const vn_node_t *node, int k, const char *backend,
+                        const char *mode, int64_t order, vn_error_t *err);
+vn_status_t vn_row_plain(vn_record_t *r, vn_verdict_t v, const char *words, const char *path, const vn_node_t *node, int k, const char *backend,
+                         const char *mode, int64_t order, vn_error_t *err);
+vn_verdict_t vn_verdict_of_status(vn_status_t s);
+vn_status_t vn_record_model(vn_record_t *r, const vn_model_t *m, const vn_bundle_t *inputs, vn_error_t *err);
+int64_t vn_peak_resident(void);
+/* isolated.c */
+vn_status_t vn_study_isolated(vn_study_t *s, vn_error_t *err);
+/* whole.c */
+vn_status_t vn_study_whole(vn_study_t *s, vn_backend_t *b, vn_error_t *err);
+
+#endif
