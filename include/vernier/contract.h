@@ -35,7 +35,8 @@ typedef struct vn_contract {
 VN_API bool vn_contract_builtin(const char *name, vn_contract_t *out);
 /**
  * "operand=f32,accumulator=f32,result=f32[,function_ulp=2][,intermediate=f16][,subnormals=keep|ftz|daz|flush]". Without function_ulp the
- * tier is ieee. A lone built-in name is accepted too. Errors: USAGE names the key.
+ * tier is ieee. A lone built-in name is accepted too. Integer types, products ("u8xi8") and casts ("f32->u8") are accepted where a format is
+ * due and set nothing: their exactness is the operator's own rule. Errors: USAGE names the key.
  */
 VN_API vn_status_t vn_contract_parse(const char *text, vn_contract_t *out, vn_error_t *err);
 /** Text that vn_contract_parse takes back. */

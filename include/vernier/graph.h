@@ -37,9 +37,21 @@ typedef struct vn_value_info {
 
 /** Numbers are those of AttributeProto.AttributeType. */
 typedef enum vn_attr_kind {
-    VN_ATTR_NONE = 0, VN_ATTR_FLOAT = 1, VN_ATTR_INT = 2, VN_ATTR_STRING = 3, VN_ATTR_TENSOR = 4, VN_ATTR_GRAPH = 5, VN_ATTR_FLOATS = 6,
-    VN_ATTR_INTS = 7, VN_ATTR_STRINGS = 8, VN_ATTR_TENSORS = 9, VN_ATTR_GRAPHS = 10, VN_ATTR_SPARSE_TENSOR = 11,
-    VN_ATTR_SPARSE_TENSORS = 12, VN_ATTR_TYPE = 13, VN_ATTR_TYPES = 14
+    VN_ATTR_NONE = 0,
+    VN_ATTR_FLOAT = 1,
+    VN_ATTR_INT = 2,
+    VN_ATTR_STRING = 3,
+    VN_ATTR_TENSOR = 4,
+    VN_ATTR_GRAPH = 5,
+    VN_ATTR_FLOATS = 6,
+    VN_ATTR_INTS = 7,
+    VN_ATTR_STRINGS = 8,
+    VN_ATTR_TENSORS = 9,
+    VN_ATTR_GRAPHS = 10,
+    VN_ATTR_SPARSE_TENSOR = 11,
+    VN_ATTR_SPARSE_TENSORS = 12,
+    VN_ATTR_TYPE = 13,
+    VN_ATTR_TYPES = 14
 } vn_attr_kind_t;
 
 typedef struct vn_attr {
@@ -61,8 +73,8 @@ typedef struct vn_attr {
 } vn_attr_t;
 
 typedef struct vn_node {
-    const char *name;   /* "" if the file has none */
-    const char *path;   /* unique row id: name or OpType_k, inside bodies If_3/then/Add_5; set by vn_model_finish */
+    const char *name; /* "" if the file has none */
+    const char *path; /* unique row id: name or OpType_k, inside bodies If_3/then/Add_5; set by vn_model_finish */
     const char *op;
     const char *domain; /* "" for ai.onnx */
     const char *overload;
@@ -137,13 +149,26 @@ VN_API vn_status_t vn_model_parse(const void *data, size_t size, const char *lab
 VN_API void vn_model_free(vn_model_t *m);
 
 /**
- * Serialises. With `inline_limit` < 0 every tensor is inside; else tensors above that many bytes go to `data_path` (a file beside it) as
- * external data. vn_model_bytes: release *data with vn_free.
+ * Serialises; a model that is read back has the same structure and the same bits. Not kept in memory, and so not written: doc strings,
+ * denotations, per-node and per-value metadata, training information, quantisation annotations, device configurations. Sparse
+ * initialisers are written dense.
+ * vn_model_bytes puts every tensor inside; release *data with vn_free. vn_model_write does so up to 1.9 GB; beyond that, initialisers of
+ * more than 1 MiB go to PATH.data, each at a multiple of 4096 bytes. Both files are replaced as a whole, the data first.
+ * Errors     UNSUPPORTED names the size of a message above protobuf's 2 GiB; IO; NOMEM.
  */
 VN_API vn_status_t vn_model_bytes(const vn_model_t *m, void **data, size_t *size, vn_error_t *err);
 VN_API vn_status_t vn_model_write(const vn_model_t *m, const char *path, vn_error_t *err);
 
-/** Sorts topologically (stable), checks names and cycles, sets node paths, builds the index. Reading calls it; builders must. */
+/**
+ * Sorts topologically (nodes that are in order stay where they are), checks names and cycles, sets node paths, builds the index; bodies
+ * and functions included. Reading calls it; builders must, after the last edit. Until then lookups scan.
+ * Paths      unique in the model, and in each function's body (there relative to the call). A node's name if it is the only one of that
+ *            name in its graph and shorter than 512 bytes; else OpType_k, k its place in the sorted graph. Inside bodies after the path of
+ *            the node and the attribute's name without _branch: If_3/then/Add_5.
+ * Errors     PARSE: a value or an attribute is defined twice, a value is read that nothing provides, nodes form a cycle (the first five are named), no
+ *            opset_import for ai.onnx, a function that calls itself. RANGE: nesting.
+ * Threads    none concurrently; afterwards all looking functions may be called from any thread.
+ */
 VN_API vn_status_t vn_model_finish(vn_model_t *m, vn_error_t *err);
 
 /* ---- looking ---- */
@@ -173,10 +198,11 @@ VN_API vn_status_t vn_graph_add_input(vn_graph_t *g, const char *name, vn_dtype_
 /** dims NULL and rank -1: shape left open. */
 VN_API vn_status_t vn_graph_add_output(vn_graph_t *g, const char *name, vn_dtype_t t, int rank, const int64_t *dims, vn_error_t *err);
 VN_API vn_status_t vn_graph_add_typed(vn_graph_t *g, bool output, const char *name, const vn_type_t *type, vn_error_t *err); /* deep copy */
-VN_API vn_status_t vn_graph_add_init(vn_graph_t *g, const char *name, const vn_tensor_t *t, vn_error_t *err); /* retains t */
+VN_API vn_status_t vn_graph_add_init(vn_graph_t *g, const char *name, const vn_tensor_t *t, vn_error_t *err);                /* retains t */
 /** *out (may be NULL) stays valid until the next vn_graph_add_node on g. */
 VN_API vn_status_t vn_graph_add_node(vn_graph_t *g, const char *name, const char *op, const char *domain, int n_inputs,
-                                     const char *const *inputs, int n_outputs, const char *const *outputs, vn_node_t **out, vn_error_t *err);
+                                     const char *const *inputs, int n_outputs, const char *const *outputs, vn_node_t **out,
+                                     vn_error_t *err);
 VN_API vn_status_t vn_node_set_int(vn_model_t *m, vn_node_t *n, const char *name, int64_t value, vn_error_t *err);
 VN_API vn_status_t vn_node_set_float(vn_model_t *m, vn_node_t *n, const char *name, float value, vn_error_t *err);
 VN_API vn_status_t vn_node_set_string(vn_model_t *m, vn_node_t *n, const char *name, const char *value, vn_error_t *err);
@@ -186,21 +212,28 @@ VN_API vn_status_t vn_node_set_tensor(vn_model_t *m, vn_node_t *n, const char *n
 /** Deep copy of an attribute (subgraphs included) from any model. */
 VN_API vn_status_t vn_node_set_attr(vn_model_t *m, vn_node_t *n, const vn_attr_t *attr, vn_error_t *err);
 
-/** Deep copy (tensors shared). */
+/** Deep copy (tensors shared), finished; so errors are those of vn_model_finish, and NOMEM. */
 VN_API vn_status_t vn_model_clone(const vn_model_t *m, vn_model_t **out, vn_error_t *err);
 /**
- * Adds `names` (values of the top graph) to the outputs, typed by value_info or by `types[i]` where given; names that are outputs
- * already, inputs or initialisers are left out.
+ * Adds `names` (values of the top graph) to the outputs, typed by `types[i]` where given (kind not NONE) or by value_info, else left open;
+ * names that are outputs already, inputs or initialisers are left out.
+ * Errors     NOTFOUND names what the main graph does not hold (a value of a body, say); nothing is changed then.
  */
 VN_API vn_status_t vn_model_mark_outputs(vn_model_t *m, int n, const char *const *names, const vn_type_t *types, vn_error_t *err);
 
 /**
- * Appends `node` (of model `from`) to `into` as a component with no edge to any other: its values are renamed PREFIX + name.
- * Shapes     inputs[k] gives the tensor of input k (NULL: absent). frozen[k] true: it becomes an initialiser, else a run-time input
- *            typed by the tensor. outputs are typed by out_types (NULL: open).
- * Functions  model-local functions that the node needs are copied once. Outer-scope values that the node's bodies read are given by
- *            `outer` (name -> tensor) and become run-time inputs of the component.
- * Opsets     into's imports must equal those of `from` (set when into has none).
+ * Appends `node` (of model `from`) to `into` as a component with no edge to any other: its values, those inside its bodies and symbolic
+ * dimensions are renamed PREFIX + name, the node PREFIX + path. Call vn_model_finish after the last one.
+ * Shapes     inputs[k] gives the tensor of input k (NULL: absent, and the node's name for it must be ""). frozen[k] true: it becomes an
+ *            initialiser, else a run-time input typed by the tensor; frozen NULL: all are run-time inputs. A name that the node reads
+ *            several times is one run-time input; if it is also read frozen, the initialiser is PREFIX + name + "/frozen".
+ *            outputs are typed by out_types (NULL, or kind NONE: open).
+ * Functions  model-local functions that the node needs are copied once, and into's IR version is raised to one that has them.
+ * Captures   outer-scope values that the node's bodies read are given by `outer` (name -> tensor) and become run-time inputs of the
+ *            component; one that `outer` does not give and that is an initialiser of an enclosing graph becomes an initialiser.
+ * Opsets     into's imports must equal those of `from` (set when into has none); of the function, if the node stands in one.
+ * Errors     USAGE: opsets differ, a tensor is missing or superfluous; UNSUPPORTED: the node takes an attribute of a function's caller.
+ *            The model is as before then.
  */
 typedef struct vn_component {
     const char *prefix;
@@ -212,7 +245,10 @@ typedef struct vn_component {
 } vn_component_t;
 VN_API vn_status_t vn_model_add_component(vn_model_t *into, const vn_model_t *from, const vn_component_t *c, vn_error_t *err);
 
-/** Names that a graph's nodes (bodies included) read from outside. *names: array of *n borrowed strings, vn_free the array. */
+/**
+ * Names that a graph reads from outside: its nodes, their bodies, its outputs; in order of first use.
+ * Ownership  *names: array of *n borrowed strings, vn_free the array.
+ */
 VN_API vn_status_t vn_graph_captures(const vn_graph_t *g, const char ***names, int *n, vn_error_t *err);
 
 #ifdef __cplusplus

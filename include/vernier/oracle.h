@@ -74,6 +74,7 @@ typedef struct vn_op_info {
     const char *domain, *name, *claim;
     int since, until; /* opset versions, inclusive; until 0 = still current */
     vn_op_class_t cls;
+    unsigned shape_like; /* bit k: input k is shape-like (a shape, axes, sizes, pads ...), frozen to its value in isolated runs */
 } vn_op_info_t;
 VN_API int vn_oracle_ops(const vn_op_info_t **out); /* static table, sorted by domain and name */
 VN_API bool vn_oracle_knows(const vn_model_t *m, const vn_node_t *n, vn_op_info_t *info); /* functions: info of the expansion */
@@ -94,14 +95,24 @@ VN_API vn_status_t vn_oracle_node(const vn_model_t *m, const vn_node_t *n, const
 VN_API vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_ref_t *refs,
                                     vn_error_t *err);
 
-/** What vn_oracle_trajectory shows of each node that runs, bodies included, in order of execution. All borrowed for the call. */
+/**
+ * The summands behind elements of output k, in natural order: for twins (the same sum in other orders), schedules and lost terms.
+ * Session     open once per node and inputs, ask for many elements, close. open: UNSUPPORTED where the operator is no sum.
+ */
+typedef struct vn_terms vn_terms_t;
+VN_API vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_contract_t *c, vn_terms_t **out,
+                                 vn_error_t *err);
+VN_API vn_status_t vn_terms_get(vn_terms_t *t, int k, int64_t element, double *out, int64_t max, int64_t *n, vn_error_t *err);
+VN_API void vn_terms_close(vn_terms_t *t);
+
+/** What vn_oracle_trajectory shows of each node that runs, bodies included, in order of execution. Borrowed for the call. */
 typedef struct vn_step {
     const vn_node_t *node;
     const char *path; /* row id with iteration numbers, If_3/then/Add_5 or Loop_2/body[4]/Mul_1 */
     const vn_graph_t *graph;
     const vn_value_t *const *inputs; /* trajectory values */
     const vn_bundle_t *outer;
-    const vn_ref_t *refs;            /* planes as asked by want */
+    vn_ref_t *refs;                  /* planes as asked by want; the callback may move planes out, `tensor` and `nested` must stay */
     vn_status_t status;              /* UNSUPPORTED etc.: refs are empty, dependants are not run */
     const vn_error_t *error;
     bool top;                        /* in the main graph */

@@ -16,13 +16,27 @@ typedef struct vn_shape_arg {
     int rank;
     int64_t dims[VN_MAX_RANK];
 } vn_shape_arg_t;
+/**
+ * Splits at the last '=' ("x:0=1x4"); "name=" is a scalar. The name goes into the caller's buffer, and out->name points there.
+ * Errors     USAGE: no name, a dimension that is not a number, more than VN_MAX_RANK of them, a name longer than the buffer.
+ */
 VN_API vn_status_t vn_shape_parse(const char *text, vn_shape_arg_t *out, char *name, size_t name_size, vn_error_t *err);
 
 /**
- * Seeded inputs for every run input of the model: floats N(0,1) rounded to the type; bool fair; integers from a range that the graph
- * makes safe (a Gather index: [0, size of the gathered axis), else [0, 9]); strings "a".."z". Symbolic dims: 1 for the first,
- * a shape override where given, else 16 (same parameter, same value).
- * Errors     USAGE: an override names no input, or contradicts a fixed dimension; UNSUPPORTED: a sequence or optional input.
+ * Seeded inputs for every run input of the model (graph inputs that are not initialisers).
+ * Shapes     An override where given; else fixed dimensions as declared, an open first dimension 1, every other open one 16. The same
+ *            symbolic name gets the same value everywhere: overrides decide first, then first dimensions, then the rest.
+ * Values     floats N(0,1) rounded to the type (f8e8m0: |N(0,1)|, it has no sign); complex: both parts so; bool fair; strings "a".."z".
+ *            Integers: uniform in [0, 9], or, if the value reaches an index operand of Gather, GatherElements, GatherND, Scatter*,
+ *            GatherBlockQuantized or EmbedLayerNormalization (through Identity, Cast, Unsqueeze, Squeeze, Reshape, Flatten, Slice,
+ *            Transpose, Expand, Tile, Concat; bodies included), in [0, size of the indexed axis) when that size is known from an
+ *            initialiser, a Constant or a declared shape; the smallest size counts, and the type's own range.
+ *            Integers and bools whose name contains "mask" are all 1. Other uses (shapes of Reshape, bounds of Slice, lengths) are not
+ *            analysed: give such inputs in a file.
+ *            Each input depends on `seed` and its own name only, not on the other inputs or their order.
+ * Errors     USAGE: an override names no input, comes twice, or contradicts a declared rank, a fixed dimension or another override; an
+ *            input of unknown rank has none. UNSUPPORTED: a sequence, optional, map or sparse input. NOMEM, RANGE (size overflows).
+ * Ownership  vn_bundle_free(out); empty after an error.
  */
 VN_API vn_status_t vn_probe_inputs(const vn_model_t *m, uint64_t seed, int n_shapes, const vn_shape_arg_t *shapes, vn_bundle_t *out,
                                    vn_error_t *err);

@@ -48,6 +48,14 @@ typedef struct vn_io {
     vn_tensor_t *tensor; /* inputs: data to read; outputs: host memory to fill, or NULL = allocate with vn_worker_output */
 } vn_io_t;
 
+/**
+ * The tensor to write output `io` into: the host's memory where dtype and dims are those that the host declared, else (open output, or a
+ * result of another form) a new one, which the frame moves into shared memory. To leave an output out, set io->tensor to NULL
+ * after vn_tensor_free.
+ * Ownership  *out is borrowed from io. Calling again with another form replaces it.
+ */
+VN_API vn_status_t vn_worker_output(vn_io_t *io, vn_dtype_t t, int rank, const int64_t *dims, vn_tensor_t **out, vn_error_t *err);
+
 typedef struct vn_worker_session vn_worker_session_t; /* the worker's own */
 
 typedef struct vn_load_request {
@@ -66,15 +74,29 @@ typedef struct vn_run_request {
 /** Every failure text goes to err; VN_ERR_UNSUPPORTED means "this back end does not do that". identity: a JSON object as text. */
 typedef struct vn_worker_ops {
     const char *name;
-    vn_status_t (*start)(int argc, char **argv, void **self, vn_error_t *err); /* argv[i]: "device=cpu", "key=value" of the spec */
+    /**
+     * argv[0 .. argc-1]: "device=cpu" (if the spec names one), "environment=/opt/venv" (root of the Python environment that carries the
+     * library, for back ends that come as a package), "threads=N" (from the spec, else the host's option; absent = the back end's default),
+     * "cache=DIR", then every other "key=value" of the spec. The host has checked keys and values against its table; what the worker does
+     * not know after all is VN_ERR_USAGE. A missing library is VN_ERR_NOTFOUND with the command that brings it.
+     */
+    vn_status_t (*start)(int argc, char **argv, void **self, vn_error_t *err);
+    /** Strings framework, version, device; library {path, sha256}; settings {}; cpu_features; threads. An object "capabilities" may
+     *  override the frame's defaults (docs/worker-protocol.md). */
     vn_status_t (*identity)(void *self, vn_text_t *json, vn_error_t *err);
+    /** rq->bytes is only valid during the call. */
     vn_status_t (*load)(void *self, const vn_load_request_t *rq, vn_worker_session_t **out, vn_error_t *err);
-    /** Outputs with tensor == NULL are set with vn_tensor_* tensors by the worker; the frame moves them into shared memory. */
+    /** Inputs are borrowed for the call. Outputs are written through vn_worker_output; one that is left NULL counts as not returned. */
     vn_status_t (*run)(void *self, vn_worker_session_t *s, vn_run_request_t *rq, vn_error_t *err);
     void (*unload)(void *self, vn_worker_session_t *s);
     void (*stop)(void *self);
 } vn_worker_ops_t;
+/** The whole life of a worker: takes over descriptors 0 and 1, answers requests until `quit` or end of file. Returns the exit status. */
 VN_API int vn_worker_main(int argc, char **argv, const vn_worker_ops_t *ops);
+/** CPU features that decide which kernels run, as a JSON array of strings, e.g. ["avx2","fma"]. For identities. */
+VN_API void vn_worker_cpu_features(vn_text_t *json);
+/** Adds "library":{"path":...,"sha256":...} (no comma) for the file at `path`; without sha256 if it cannot be read. For identities. */
+VN_API void vn_worker_library(vn_text_t *json, const char *path);
 
 #ifdef __cplusplus
 }

@@ -112,7 +112,7 @@ VN_API vn_status_t vn_tensor_copy(const vn_tensor_t *t, vn_tensor_t **out, vn_er
 /** View with other dims over the same elements; t must be contiguous and counts equal. */
 VN_API vn_status_t vn_tensor_reshape(const vn_tensor_t *t, int rank, const int64_t *dims, vn_tensor_t **out, vn_error_t *err);
 VN_API vn_status_t vn_tensor_permute(const vn_tensor_t *t, const int *axes, vn_tensor_t **out, vn_error_t *err);
-/** View of start[k] + i*step[k], i < length[k]; bounds checked; step may be negative. Not for sub-byte types. */
+/** View of start[k] + i*step[k], i < length[k]; bounds checked; step may be negative. Sub-byte types: a packed copy. */
 VN_API vn_status_t vn_tensor_slice(const vn_tensor_t *t, const int64_t *start, const int64_t *length, const int64_t *step,
                                    vn_tensor_t **out, vn_error_t *err);
 /** View broadcast to `dims` by the ONNX (NumPy) rule. */
@@ -189,7 +189,7 @@ VN_API vn_status_t vn_npz_read(const char *path, vn_bundle_t *out, vn_error_t *e
 VN_API vn_status_t vn_npz_write(const char *path, const vn_bundle_t *b, vn_error_t *err); /* fixed time stamps: same bytes each time */
 VN_API vn_status_t vn_safetensors_read(const char *path, vn_bundle_t *out, vn_error_t *err); /* data stays mapped */
 VN_API vn_status_t vn_safetensors_write(const char *path, const vn_bundle_t *b, vn_error_t *err);
-/** ONNX TensorProto (.pb), one tensor; `folder` resolves external data (NULL: refused). */
+/** ONNX TensorProto (.pb), one tensor, under its own name ("" if it has none); external data must lie in the file's folder. */
 VN_API vn_status_t vn_tensorproto_read(const char *path, vn_bundle_t *out, vn_error_t *err);
 /** By extension: .npy (name = file stem), .npz, .safetensors, .pb. */
 VN_API vn_status_t vn_tensors_read(const char *path, vn_bundle_t *out, vn_error_t *err);

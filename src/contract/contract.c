@@ -30,9 +30,30 @@ static const struct {
     {"tf32-rn", VN_FMT_TF32, VN_RNE}, {"tf32-rna", VN_FMT_TF32, VN_RNA}, {"tf32-rz", VN_FMT_TF32, VN_RZ}, {"bf16-rz", VN_FMT_BF16, VN_RZ},
 };
 
+/* Integer types, and pairs such as "u8xi8" (operands) or "f32->u8" (a cast), are exact by the operator's own rule: they are checked for
+ * being types at all and set nothing. */
+static bool is_type(const char *name, size_t n) {
+    static const struct {
+        const char *spelling, *name;
+    } also[] = {{"e4m3fn", "f8e4m3fn"}, {"e4m3fnuz", "f8e4m3fnuz"}, {"e5m2", "f8e5m2"}, {"e5m2fnuz", "f8e5m2fnuz"}};
+    char text[24];
+    if (n == 0 || n >= sizeof text) return false;
+    memcpy(text, name, n);
+    text[n] = '\0';
+    for (size_t i = 0; i < sizeof also / sizeof *also; ++i)
+        if (strcmp(text, also[i].spelling) == 0) return true;
+    if (strncmp(text, "uint", 4) == 0) memmove(text + 1, text + 4, strlen(text + 4) + 1);
+    if (strncmp(text, "int", 3) == 0) memmove(text + 1, text + 3, strlen(text + 3) + 1);
+    return vn_dtype_from_name(text) != VN_UNDEFINED;
+}
+
 static bool set_format(const char *value, vn_format_t *f) {
+    const char *arrow = strstr(value, "->"), *times = strchr(value, 'x');
     *f = vn_format_from_name(value);
-    return *f != VN_FMT_NONE;
+    if (*f != VN_FMT_NONE) return true;
+    if (arrow) return is_type(value, (size_t)(arrow - value)) && is_type(arrow + 2, strlen(arrow + 2));
+    if (times) return is_type(value, (size_t)(times - value)) && is_type(times + 1, strlen(times + 1));
+    return is_type(value, strlen(value));
 }
 
 static bool set_key(vn_contract_t *c, const char *key, const char *value) {
@@ -85,7 +106,7 @@ vn_status_t vn_contract_parse(const char *text, vn_contract_t *out, vn_error_t *
 
 void vn_contract_describe(const vn_contract_t *c, char *out, size_t size) {
     static const char *const tiers[] = {"ieee", "portable", "fast"};
-    const bool plain = !c->operand && !c->accumulator && !c->result && !c->intermediate && !c->has_function_ulp;
+    const bool plain = !c->operand && !c->accumulator && !c->result && !c->intermediate && !c->has_function_ulp && (c->tier == VN_TIER_FAST) == (c->ftz || c->daz);
     if (plain) {
         snprintf(out, size, "%s", tiers[c->tier]);
         return;

@@ -74,13 +74,27 @@ static bool caught(const stage_t *s, const vn_dtype_t t, fault_fn fault) {
         if (x == s->x[i] || (isnan(x) && isnan(s->x[i]))) continue;
         const double limit = room(s->ref, i);
         if (limit < 0) return true;
-        if (!isfinite(x) || !isfinite(s->ref->value[i])) {
-            if (!isinf(limit)) return true;
-        } else if (fabs(x - s->ref->value[i]) > limit) {
-            return true;
-        }
+        if (isinf(limit)) continue;
+        if (!isfinite(x) || !isfinite(s->ref->value[i])) return true;
+        if (fabs(x - s->ref->value[i]) > limit) return true;
     }
     return false;
+}
+
+/* Lost terms of a sum, from the bound itself: E = n u T, so an average term is E / (n^2 u) and an eighth of them, of random signs,
+ * E / (n u) sqrt(n / 8) / n. A loss is caught where it exceeds the room of some element. */
+static int lost_terms(const vn_case_t *c, int64_t count) {
+    const vn_contract_t k = vn_contract_resolve(c->q->contract, c->ref->dtype);
+    const double n = (double)c->ref->terms, u = vn_format_info(k.accumulator)->u;
+    bool one = false, many = false;
+    for (int64_t i = 0; i < count && !(one && many); ++i) {
+        const double limit = room(c->ref, i), e = c->ref->bound[i];
+        if (limit <= 0 || isinf(limit)) continue;
+        const double total = e / (n * u);
+        one |= total / n > limit;
+        many |= total * sqrt(n / 8) / n > limit;
+    }
+    return one + many;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -130,5 +144,9 @@ vn_status_t vn_detection(vn_case_t *c, vn_error_t *err) {
     s.mid = middle(&s);
     for (int k = 0; k < FAULTS; ++k) c->f->detection_caught += caught(&s, t->dtype, catalogue[k].fault);
     vn_free(x);
+    if (c->ref->terms > 1 && c->ref->bound) {
+        c->f->detection_of += 2;
+        c->f->detection_caught += lost_terms(c, n);
+    }
     return VN_OK;
 }

@@ -235,7 +235,13 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     vn_rung(f, "bound %s, %.3g", m->outside ? "left" : "kept", m->worst_ratio);
     if (c->print.verdict != VN_PRINT_VOID)
         vn_rung(f, "fingerprint rms %.3g (limit %.3g) z %.3g (limit %.3g)", c->print.rms, c->print.rms_limit, c->print.z_max, c->print.z_limit);
-    const bool odd = c->print.verdict == VN_PRINT_RMS || c->print.verdict == VN_PRINT_EXTREME;
+    bool odd = c->print.verdict == VN_PRINT_RMS || c->print.verdict == VN_PRINT_EXTREME;
+    if (odd && m->outside == 0) { /* only then does the model alone accuse: it must hold for this very data */
+        double scale;
+        VN_TRY(vn_twin_scale(c, &scale, err));
+        odd = c->print.verdict == VN_PRINT_RMS ? c->print.rms > scale * c->print.rms_limit : c->print.z_max > scale * c->print.z_limit;
+        vn_rung(f, "twins x %.3g", scale);
+    }
     if (m->outside == 0 && !odd) {
         if (floats && m->voids == m->count && m->count > 0 && m->unequal) {
             f->verdict = VN_UNINFORMATIVE;

@@ -37,6 +37,10 @@ vn_fingerprint_t vn_fingerprint(const vn_ref_t *ref, const vn_measure_t *m, vn_o
 /** Solves 2 min_t (t/sin t)^1/2 exp(-t z c + S2/2 (1 - t cot t)) <= p for z, S2 = S'^2 (false-alarm calculus 3). */
 double vn_chernoff_z(double p, double s2);
 
+struct vn_case;
+/** Factor by which correct orders of this very data exceed the variance model (>= 1); +Inf: no terms to try, the model is unproven here. */
+vn_status_t vn_twin_scale(struct vn_case *c, double *scale, vn_error_t *err);
+
 /** One output under judgement. */
 typedef struct vn_case {
     const vn_question_t *q;

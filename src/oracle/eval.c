@@ -219,7 +219,11 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
     }
     /* A body's results carry no bound through a control operator: nodes inside are judged, the operator itself makes no statement. */
     if (s == VN_OK && row->cls == VN_CLASS_CONTROL && !run->fn) s = make_void(&e);
-    for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) s = finish(&e, k);
+    const bool open_operands = uncertain(&e);
+    for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) {
+        s = finish(&e, k);
+        if (open_operands) out[k].demand_equal = false; /* one rounding of an uncertain operand is no longer one value */
+    }
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k)
         if (*node->outputs[k] && !out[k].tensor && !out[k].nested) s = vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "output %d (%s) is not evaluated", k, node->outputs[k]);
     if (s != VN_OK)

@@ -404,7 +404,7 @@ bool vn_oracle_knows(const vn_model_t *m, const vn_node_t *n, vn_op_info_t *info
     const int64_t version = vn_model_opset(m, n->domain);
     const vn_op_t *row = version < 0 ? NULL : vn_registry_find(n->domain, n->op, version);
     if (row) {
-        *info = (vn_op_info_t){.domain = row->domain, .name = row->name, .claim = row->claim, .since = row->since, .until = row->until, .cls = row->cls};
+        *info = vn_op_info(row);
         return true;
     }
     if (!vn_model_function(m, n->domain, n->op, n->overload)) return false;

@@ -24,6 +24,14 @@ static int by_name(const void *a, const void *b) {
     return c ? c : (x->since > y->since) - (x->since < y->since);
 }
 
+vn_op_info_t vn_op_info(const vn_op_t *r) {
+    static const unsigned flags[] = {VN_OP_SHAPE_LIKE_0, VN_OP_SHAPE_LIKE_1, VN_OP_SHAPE_LIKE_2, VN_OP_SHAPE_LIKE_3, VN_OP_SHAPE_LIKE_4};
+    vn_op_info_t info = {.domain = r->domain, .name = r->name, .claim = r->claim, .since = r->since, .until = r->until, .cls = r->cls};
+    for (unsigned k = 0; k < sizeof flags / sizeof *flags; ++k)
+        if (r->flags & flags[k]) info.shape_like |= 1u << k;
+    return info;
+}
+
 /* Kept for the life of the process: the table is static data that happens to be sorted at first use. */
 static void build(void) {
     int n = 0;
@@ -35,8 +43,7 @@ static void build(void) {
         for (int i = 0; i < families[f]->count; ++i) sorted[total++] = &families[f]->rows[i];
     qsort(sorted, (size_t)total, sizeof *sorted, by_name);
     for (int i = 0; i < total; ++i) {
-        const vn_op_t *r = sorted[i];
-        infos[i] = (vn_op_info_t){.domain = r->domain, .name = r->name, .claim = r->claim, .since = r->since, .until = r->until, .cls = r->cls};
+        infos[i] = vn_op_info(sorted[i]);
     }
 }
 

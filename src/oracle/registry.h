@@ -75,6 +75,7 @@ extern const vn_family_t vn_family_elementwise, vn_family_compare, vn_family_cas
     vn_family_control, vn_family_contraction, vn_family_convolution, vn_family_pooling, vn_family_reduction, vn_family_softmax,
     vn_family_normalisation, vn_family_scan, vn_family_attention, vn_family_recurrent, vn_family_resample, vn_family_spectral;
 
+vn_op_info_t vn_op_info(const vn_op_t *row);
 const vn_op_t *vn_registry_find(const char *domain, const char *name, int64_t version);
 
 /* ---- reading operands ---- */

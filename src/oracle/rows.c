@@ -146,3 +146,24 @@ void vn_flags_settle(vn_eval_t *e, int k) {
     vn_free(r->flags);
     r->flags = NULL;
 }
+
+vn_format_t vn_read_format(const vn_eval_t *e, int position, vn_dtype_t type) {
+    const vn_contract_t *c = e->contract;
+    const vn_format_info_t *named = vn_format_info(c->operand), *own = vn_format_info(vn_format_of(type));
+    if (!named || !own || (c->operand_mask && !(c->operand_mask >> position & 1))) return VN_FMT_NONE;
+    return named->p < own->p || named->emax < own->emax ? c->operand : VN_FMT_NONE;
+}
+
+vn_status_t vn_read_operand(vn_eval_t *e, int position, const double *plane, int64_t count, vn_dtype_t type, const double **out, double **owned) {
+    const vn_format_t f = vn_read_format(e, position, type);
+    *out = plane;
+    *owned = NULL;
+    if (!plane) return VN_ERR_NOMEM;
+    if (f == VN_FMT_NONE) return VN_OK;
+    *owned = vn_alloc((size_t)(count ? count : 1), sizeof **owned);
+    if (!*owned) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld elements", (long long)count);
+    memcpy(*owned, plane, (size_t)count * sizeof **owned);
+    vn_round_array(f, e->contract->operand_rounding, *owned, count);
+    *out = *owned;
+    return VN_OK;
+}

@@ -2,14 +2,9 @@
 #ifndef VN_ORACLE_SUMS_H
 #define VN_ORACLE_SUMS_H
 
+#include "tensor/clones.h"
 #include "vernier/tensor.h"
 
-/* Several instruction sets for one plain loop. Results are the same bits for each: no contraction, a fixed number of lanes. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(VN_SANITIZE)
-#define VN_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define VN_CLONES
-#endif
 
 /**
  * Result of a compensated sum: hi + lo is the sum with an error below 2^-100 abs + 2^-53 |lo|; hi is its rounding to f64.

@@ -1,0 +1,95 @@
+/* twins.c -- is the variance model fit for this data? The same sums in the contract's own arithmetic, in a few usual orders, on a sample.
+ *
+ * Independence of roundings fails for few distinct values, exact products, stagnation (bounds.md, calculus 4 and findings 21-24): then the
+ * errors of *correct* orders exceed the model. Claim TWIN-1: sigma is taken as max(model, twin rms), so an output that a correct order of
+ * this very data would produce is not called odd.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "judge/ladder.h"
+
+enum { SAMPLE = 48, MAX_TERMS = 1 << 21 };
+
+static double add(vn_format_t f, double a, double b) { return f == VN_FMT_F32 ? (double)((float)a + (float)b) : f == VN_FMT_F64 ? a + b : vn_round_to(f, a + b, VN_RNE, false); }
+
+static double chain(vn_format_t f, const double *x, int64_t n, int64_t step) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i += step) s = add(f, s, x[i]);
+    return s;
+}
+
+/* fma: the product is not rounded before it is added: with f32 operands a_i b_i is exact in f64, and s + x rounded to f64 then f32 differs
+ * from one rounding only in ties beyond 2^-53, which does not change an rms. */
+static double sequential(vn_format_t f, const double *x, int64_t n) {
+    double s = 0;
+    for (int64_t i = 0; i < n; ++i) s = f == VN_FMT_F32 ? (double)(float)(s + x[i]) : vn_round_to(f, s + x[i], VN_RNE, false);
+    return s;
+}
+static double reversed(vn_format_t f, const double *x, int64_t n) {
+    double s = 0;
+    for (int64_t i = n - 1; i >= 0; --i) s = f == VN_FMT_F32 ? (double)(float)(s + x[i]) : vn_round_to(f, s + x[i], VN_RNE, false);
+    return s;
+}
+static double lanes(vn_format_t f, const double *x, int64_t n) {
+    enum { L = 8 };
+    double part[L];
+    for (int64_t l = 0; l < L; ++l) part[l] = l < n ? chain(f, x + l, n - l, L) : 0;
+    return chain(f, part, L, 1);
+}
+static double blocks(vn_format_t f, const double *x, int64_t n) {
+    double s = 0;
+    for (int64_t b = 0; b < n; b += 128) s = add(f, s, sequential(f, x + b, n - b < 128 ? n - b : 128));
+    return s;
+}
+
+vn_status_t vn_twin_scale(vn_case_t *c, double *scale, vn_error_t *err) {
+    static double (*const orders[])(vn_format_t, const double *, int64_t) = {sequential, reversed, lanes, blocks};
+    enum { ORDERS = sizeof orders / sizeof *orders };
+    const vn_question_t *q = c->q;
+    *scale = 1;
+    if (!q->node || !c->ref->var || !c->ref->value) return VN_OK;
+    vn_terms_t *t;
+    vn_error_t why;
+    const vn_status_t opened = vn_terms_open(q->model, q->node, q->inputs, q->contract, &t, &why);
+    if (opened == VN_ERR_NOMEM) return vn_fail(err, opened, "no memory");
+    if (opened != VN_OK) {
+        *scale = INFINITY; /* nothing to compare with: the fingerprint is void, the bound decides */
+        return VN_OK;
+    }
+    const vn_format_t f = vn_contract_resolve(q->contract, c->ref->dtype).accumulator;
+    double *x = vn_alloc(MAX_TERMS, sizeof *x), sum2[ORDERS] = {0};
+    int64_t used = 0;
+    vn_status_t s = x ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
+    const int64_t n = c->ref->count, step = n / SAMPLE + 1;
+    for (int64_t i = 0; i < n && s == VN_OK; i += step) {
+        int64_t terms;
+        if (!(c->ref->var[i] > 0)) continue;
+        s = vn_terms_get(t, c->k, i, x, MAX_TERMS, &terms, &why);
+        if (s != VN_OK || terms > MAX_TERMS) {
+            s = VN_OK;
+            used = 0;
+            break;
+        }
+        double exact = 0, lost = 0; /* compensated: the terms' own sum, whatever the operator does with it afterwards */
+        for (int64_t k = 0; k < terms; ++k) {
+            const double sum = exact + x[k], z = sum - exact;
+            lost += (exact - (sum - z)) + (x[k] - z);
+            exact = sum;
+        }
+        exact += lost;
+        for (int o = 0; o < ORDERS; ++o) {
+            const double e = orders[o](f, x, terms) - exact;
+            sum2[o] += e * e / c->ref->var[i];
+        }
+        used++;
+    }
+    if (s == VN_OK && !used) *scale = INFINITY;
+    for (int o = 0; o < ORDERS && used; ++o) {
+        const double r = sqrt(sum2[o] / (double)used);
+        if (r > *scale) *scale = r;
+    }
+    vn_free(x);
+    vn_terms_close(t);
+    return s;
+}

@@ -1,0 +1,56 @@
+/* op_affine_grid.c -- AffineGrid 20.
+ *
+ * Claim RESIZE-6. Positions p_i = (2 i + 1)/n - 1, or 2 i/(n - 1) - 1 with align_corners (n = 1: -1); each is off by at most 4 u in f32
+ * (step, product, start, sum; steps added up: n u more). An output is theta . (x, y[, z], 1): k + 1 terms,
+ * g(k+2) (sum |theta p| + |t|) + (4 + n) u sum |theta|.
+ */
+#include <math.h>
+
+#include "oracle/resample.h"
+
+static double position(int64_t i, int64_t n, bool corners) {
+    if (corners) return n > 1 ? 2 * (double)i / (double)(n - 1) - 1 : -1;
+    return (2 * (double)i + 1) / (double)n - 1;
+}
+
+vn_status_t vn_eval_affine_grid(vn_eval_t *e) {
+    const vn_tensor_t *t = e->in[0].t;
+    int64_t size[5];
+    int n;
+    VN_TRY(vn_arg_ints(e, 1, size, 5, &n));
+    const int axes = n - 2;
+    if (n < 4 || t->rank != 3 || t->dims[1] != axes || t->dims[2] != axes + 1 || t->dims[0] != size[0])
+        return vn_eval_fail(e, VN_ERR_SHAPE, "theta [N, k, k+1] and size [N, C, k axes] do not fit (k = 2 or 3)");
+    int64_t dims[5] = {size[0]};
+    for (int a = 0; a < axes; ++a) dims[1 + a] = size[2 + a];
+    dims[1 + axes] = axes;
+    VN_TRY(vn_out_float(e, 0, t->dtype, axes + 2, dims));
+    const double *theta = vn_arg_f64(e, 0);
+    if (!theta) return VN_ERR_NOMEM;
+    const bool corners = vn_node_int(e->node, "align_corners", 0) != 0;
+    const double u = fmax(vn_u(e), 0x1p-53), g = vn_gamma(axes + 2, u);
+    vn_ref_t *r = &e->out[0];
+    r->terms = axes + 1;
+    int64_t longest = 1;
+    for (int a = 0; a < axes; ++a) longest = dims[1 + a] > longest ? dims[1 + a] : longest;
+    for (int64_t i = 0; i < r->count; ++i) {
+        int64_t rest = i / axes, index[3];
+        const int64_t k = i % axes;
+        for (int a = axes - 1; a >= 0; --a) {
+            index[a] = rest % dims[1 + a];
+            rest /= dims[1 + a];
+        }
+        const double *row = theta + (rest * axes + k) * (axes + 1);
+        double y = row[axes], sum = fabs(row[axes]), weight = 0;
+        for (int c = 0; c < axes; ++c) { /* columns are x, y, z: the innermost axis first */
+            const double p = position(index[axes - 1 - c], dims[axes - c], corners);
+            y += row[c] * p;
+            sum += fabs(row[c] * p);
+            weight += fabs(row[c]);
+        }
+        r->value[i] = y;
+        if (r->bound) r->bound[i] = isfinite(y) ? g * sum + (4 + (double)longest) * u * weight : 0;
+        if (r->var) r->var[i] = u * u * (sum * sum + weight * weight);
+    }
+    return VN_OK;
+}

@@ -1,0 +1,284 @@
+/* op_attention_contrib.c -- com.microsoft MultiHeadAttention and Attention (projection of Q, K and V inside).
+ *
+ * Claim ATTN-3. Projections are sums of in + 1 terms: g(in + 1) (|X||W| + |b|), biases one rounding u |x + b|; these errors enter ATTN-1 as
+ * uncertainty of Q, K and V. Masks are additive: mask_filter_value where a key is padding; a causal mask forbids.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "oracle/attention_planes.h"
+
+typedef struct parts {
+    vn_head_plane_t q, k, v;
+    double *mask; /* key padding as an additive plane */
+} parts_t;
+
+static void parts_free(parts_t *p) {
+    vn_head_plane_free(&p->q);
+    vn_head_plane_free(&p->k);
+    vn_head_plane_free(&p->v);
+    vn_free(p->mask);
+}
+
+static bool named(const vn_eval_t *e, int k) { return k < e->n_out && *e->node->outputs[k]; }
+
+/* Integer masks of every shape the operators know, as [batch or 1, 1, queries or 1, keys] of 0 and mask_filter_value. */
+static vn_status_t key_mask(vn_eval_t *e, int k, int64_t batch, int64_t queries, int64_t keys, parts_t *p, vn_score_bias_t *out) {
+    if (!vn_has(e, k)) return VN_OK;
+    const vn_tensor_t *t = e->in[k].t;
+    const double filter = vn_node_float(e->node, "mask_filter_value", -10000.0f);
+    const bool ends = t->rank == 1 && t->count == batch, both = t->rank == 1 && t->count == 2 * batch;
+    const bool flat = t->rank == 2 && t->dims[0] == batch && t->dims[1] == keys, full = t->rank == 3 && t->dims[0] == batch && t->dims[1] == queries && t->dims[2] == keys;
+    if (!ends && !both && !flat && !full) {
+        char text[120];
+        vn_tensor_describe(t, text, sizeof text);
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a mask of shape %s over %lld keys", text, (long long)keys);
+    }
+    const int64_t rows = full ? queries : 1;
+    p->mask = vn_alloc((size_t)(batch * rows * keys) + 1, sizeof *p->mask);
+    if (!p->mask) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    for (int64_t b = 0; b < batch; ++b)
+        for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < keys; ++j) {
+                bool seen;
+                if (ends || both)
+                    seen = j < vn_arg_int(e, k, b) && (!both || j >= vn_arg_int(e, k, batch + b));
+                else
+                    seen = vn_arg_int(e, k, (b * rows + i) * keys + j) != 0;
+                p->mask[(b * rows + i) * keys + j] = seen ? 0 : filter;
+            }
+    *out = (vn_score_bias_t){.at = p->mask, .sb = rows * keys, .si = full ? keys : 0, .sj = 1, .keys = keys, .adds = true};
+    return VN_OK;
+}
+
+/* [batch or 1, heads or 1, queries, keys], added to the scores. */
+static vn_status_t score_bias(vn_eval_t *e, int k, int64_t batch, int64_t heads, int64_t queries, int64_t keys, vn_score_bias_t *out) {
+    if (!vn_has(e, k)) return VN_OK;
+    const vn_tensor_t *t = e->in[k].t;
+    if (t->rank != 4 || (t->dims[0] != 1 && t->dims[0] != batch) || (t->dims[1] != 1 && t->dims[1] != heads) || t->dims[2] != queries || t->dims[3] < keys)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "attention_bias does not fit [%lld, %lld, %lld, %lld]", (long long)batch, (long long)heads, (long long)queries, (long long)keys);
+    const double *x = vn_arg_f64(e, k);
+    if (!x) return VN_ERR_NOMEM;
+    const int64_t line = t->dims[3], head = queries * line;
+    *out = (vn_score_bias_t){.at = x, .sb = t->dims[0] == 1 ? 0 : t->dims[1] * head, .sh = t->dims[1] == 1 ? 0 : head, .si = line, .sj = 1, .keys = t->dims[3], .adds = true};
+    return VN_OK;
+}
+
+static vn_status_t run(vn_eval_t *e, parts_t *p, int64_t past, int k_mask, int k_bias, int k_tap, int64_t *offset) {
+    const int64_t B = p->q.batch, N = p->q.heads, S = p->q.length, T = p->k.length, h = p->q.size, hv = p->v.size, dims[3] = {B, S, N * hv};
+    vn_attention_t a = {.e = e, .batch = B, .heads = N, .kv_heads = p->k.heads, .queries = S, .keys = T, .size = h, .v_size = hv, .q = vn_head_plane_view(&p->q),
+                        .k = vn_head_plane_view(&p->k), .v = vn_head_plane_view(&p->v), .causal = vn_node_int(e->node, "unidirectional", 0) != 0, .left = -1,
+                        .right = -1, .sink = -INFINITY, .ob = S * N * hv, .oh = hv, .oi = N * hv, .k_tap = k_tap, .tap = k_tap >= 0 ? VN_TAP_BIASED : VN_TAP_NONE,
+                        .body16 = true, .offset = offset};
+    const double scale = vn_node_float(e->node, "scale", 0);
+    a.scale = scale != 0 ? scale : 1 / sqrt((double)h);
+    for (int64_t b = 0; b < B; ++b) offset[b] = past;
+    VN_TRY(key_mask(e, k_mask, B, S, T, p, &a.bias[0]));
+    VN_TRY(score_bias(e, k_bias, B, N, S, T, &a.bias[1]));
+    VN_TRY(vn_out_float(e, 0, e->in[0].t->dtype, 3, dims));
+    if (k_tap >= 0) {
+        const int64_t shape[4] = {B, N, S, T};
+        VN_TRY(vn_out_float(e, k_tap, e->in[0].t->dtype, 4, shape));
+    }
+    return vn_attention_run(&a);
+}
+
+/* ---- MultiHeadAttention ---- */
+
+enum { M_QUERY, M_KEY, M_VALUE, M_BIAS, M_MASK, M_SCORES, M_PAST_KEY, M_PAST_VALUE, M_PAST_LENGTH, M_CACHE };
+
+static vn_status_t source(vn_eval_t *e, int k, vn_head_source_t *s) {
+    s->at = vn_arg_f64(e, k);
+    s->err = vn_arg_err(e, k);
+    return s->at ? VN_OK : VN_ERR_NOMEM;
+}
+
+static vn_status_t multi_parts(vn_eval_t *e, int64_t heads, parts_t *p) {
+    const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL, *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
+    vn_head_source_t sq = {0}, sk = {0}, sv = {0};
+    VN_TRY(source(e, M_QUERY, &sq));
+    const double *bias = vn_has(e, M_BIAS) ? vn_arg_f64(e, M_BIAS) : NULL;
+    const int64_t B = q->dims[0];
+    if (q->rank == 5) { /* query, key and value in one: [B, S, N, 3, h] */
+        const int64_t S = q->dims[1], h = q->dims[4];
+        if (q->dims[2] != heads || q->dims[3] != 3 || k || v) return vn_eval_fail(e, VN_ERR_SHAPE, "a packed query must be [batch, length, heads, 3, size] and alone");
+        sq.sb = S * heads * 3 * h, sq.si = heads * 3 * h, sq.sh = 3 * h;
+        sk = sv = sq;
+        sk.offset = h, sv.offset = 2 * h;
+        VN_TRY(vn_head_plane_new(e, B, heads, S, h, &p->q));
+        VN_TRY(vn_head_plane_new(e, B, heads, S, h, &p->k));
+        VN_TRY(vn_head_plane_new(e, B, heads, S, h, &p->v));
+    } else {
+        if (q->rank != 3 || q->dims[2] % heads || !k) return vn_eval_fail(e, VN_ERR_SHAPE, "query must be [batch, length, heads * size] with a key");
+        const int64_t S = q->dims[1], h = q->dims[2] / heads;
+        int64_t L, hv;
+        sq.sb = S * heads * h, sq.si = heads * h, sq.sh = h;
+        VN_TRY(source(e, M_KEY, &sk));
+        if (k->rank == 5) { /* key and value in one: [B, L, N, 2, h] */
+            L = k->dims[1], hv = h;
+            if (k->dims[0] != B || k->dims[2] != heads || k->dims[3] != 2 || k->dims[4] != h || v) return vn_eval_fail(e, VN_ERR_SHAPE, "a packed key must be [batch, length, heads, 2, size]");
+            sk.sb = L * heads * 2 * h, sk.si = heads * 2 * h, sk.sh = 2 * h;
+            sv = sk;
+            sv.offset = h;
+        } else {
+            if (!v || v->rank != k->rank || k->dims[0] != B || v->dims[0] != B) return vn_eval_fail(e, VN_ERR_SHAPE, "key and value do not fit");
+            VN_TRY(source(e, M_VALUE, &sv));
+            const bool turned = k->rank == 4; /* [B, N, L, h]: the caches of cross attention, without bias */
+            L = k->dims[turned ? 2 : 1];
+            hv = turned ? v->dims[3] : v->dims[2] / heads;
+            if (turned ? k->dims[1] != heads || k->dims[3] != h || v->dims[1] != heads || v->dims[2] != L
+                       : k->rank != 3 || k->dims[2] != heads * h || v->dims[1] != L || v->dims[2] % heads)
+                return vn_eval_fail(e, VN_ERR_SHAPE, "key and value do not fit the query");
+            sk.sb = L * heads * h, sk.sh = turned ? L * h : h, sk.si = turned ? h : heads * h;
+            sv.sb = L * heads * hv, sv.sh = turned ? L * hv : hv, sv.si = turned ? hv : heads * hv;
+        }
+        VN_TRY(vn_head_plane_new(e, B, heads, S, h, &p->q));
+        VN_TRY(vn_head_plane_new(e, B, heads, L, h, &p->k));
+        VN_TRY(vn_head_plane_new(e, B, heads, L, hv, &p->v));
+    }
+    if (bias) {
+        const int64_t hidden = heads * p->q.size;
+        if (e->in[M_BIAS].t->count != 2 * hidden + heads * p->v.size) return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries", (long long)e->in[M_BIAS].t->count);
+        const bool cached = k && k->rank == 4;
+        sq.bias = bias;
+        if (!cached) sk.bias = bias + hidden, sv.bias = bias + 2 * hidden;
+    }
+    vn_head_fill(e, &sq, &p->q);
+    vn_head_fill(e, &sk, &p->k);
+    vn_head_fill(e, &sv, &p->v);
+    return VN_OK;
+}
+
+static vn_status_t past_of(vn_eval_t *e, int k, vn_head_plane_t *p, int64_t *rows) {
+    const vn_tensor_t *t = e->in[k].t;
+    if (t->rank != 4 || t->dims[0] != p->batch || t->dims[1] != p->heads || t->dims[3] != p->size) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the heads", k);
+    const double *x = vn_arg_f64(e, k);
+    if (!x) return VN_ERR_NOMEM;
+    *rows = t->dims[2];
+    return vn_head_join(e, x, t->dims[2], p);
+}
+
+vn_status_t vn_eval_multi_head(vn_eval_t *e) {
+    const int64_t heads = vn_node_int(e->node, "num_heads", 0);
+    if (heads < 1) return vn_eval_fail(e, VN_ERR_RANGE, "num_heads %lld", (long long)heads);
+    if (vn_has(e, M_PAST_LENGTH) || vn_has(e, M_CACHE)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
+    if (vn_has(e, M_PAST_KEY) != vn_has(e, M_PAST_VALUE)) return vn_eval_fail(e, VN_ERR_SHAPE, "past_key and past_value belong together");
+    parts_t p = {0};
+    int64_t past = 0;
+    vn_status_t s = multi_parts(e, heads, &p);
+    if (s == VN_OK && vn_has(e, M_PAST_KEY)) s = past_of(e, M_PAST_KEY, &p.k, &past);
+    if (s == VN_OK && vn_has(e, M_PAST_VALUE)) s = past_of(e, M_PAST_VALUE, &p.v, &past);
+    int64_t *offset = s == VN_OK ? vn_alloc((size_t)p.q.batch + 1, sizeof *offset) : NULL;
+    if (s == VN_OK && !offset) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    if (s == VN_OK) s = run(e, &p, past, M_MASK, M_SCORES, named(e, 3) ? 3 : -1, offset);
+    if (s == VN_OK) s = vn_head_output(e, 1, e->in[0].t->dtype, &p.k);
+    if (s == VN_OK) s = vn_head_output(e, 2, e->in[0].t->dtype, &p.v);
+    vn_free(offset);
+    parts_free(&p);
+    return s;
+}
+
+/* ---- Attention: projections inside ---- */
+
+enum { A_INPUT, A_WEIGHTS, A_BIAS, A_MASK, A_PAST, A_SCORES, A_PAST_LENGTH };
+
+typedef struct projection {
+    double *y, *err; /* [batch * length, columns] */
+    int64_t columns;
+} projection_t;
+
+static vn_status_t project(vn_eval_t *e, projection_t *p) {
+    const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
+    const int64_t rows = x->dims[0] * x->dims[1], in = x->dims[2], n = w->dims[1];
+    const double *bias = vn_has(e, A_BIAS) ? vn_arg_f64(e, A_BIAS) : NULL, *xs, *ws;
+    double *own_x = NULL, *own_w = NULL;
+    int64_t count;
+    p->columns = n;
+    if (!vn_i64_mul(rows, n, &count)) return vn_eval_fail(e, VN_ERR_RANGE, "the projection is too large");
+    p->y = vn_alloc((size_t)count + 1, sizeof *p->y);
+    p->err = vn_alloc((size_t)count + 1, sizeof *p->err);
+    if (!p->y || !p->err) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    vn_status_t s = vn_read_operand(e, 0, vn_arg_f64(e, A_INPUT), x->count, x->dtype, &xs, &own_x);
+    if (s == VN_OK) s = vn_read_operand(e, 1, vn_arg_f64(e, A_WEIGHTS), w->count, w->dtype, &ws, &own_w);
+    if (s == VN_OK) {
+        vn_dgemm(rows, n, in, xs, in, false, ws, n, false, p->y, n, false);
+        s = vn_abs_gemm_upper(rows, n, in, xs, in, false, ws, n, false, p->err, n, false);
+    }
+    const double g = vn_gamma((double)in + 1, vn_u(e));
+    for (int64_t i = 0; s == VN_OK && i < count; ++i) {
+        const double b = bias ? bias[i % n] : 0;
+        p->y[i] += b;
+        p->err[i] = g * (p->err[i] + fabs(b)) + (double)in * vn_eta(e) / 2;
+    }
+    vn_free(own_x);
+    vn_free(own_w);
+    return s;
+}
+
+static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, parts_t *p, int64_t *past) {
+    const vn_tensor_t *x = e->in[A_INPUT].t;
+    projection_t r = {0};
+    int64_t count = 0;
+    const int64_t *sizes = vn_node_ints(e->node, "qkv_hidden_sizes", &count), B = x->dims[0], S = x->dims[1], n = e->in[A_WEIGHTS].t->dims[1];
+    const int64_t Q = count == 3 ? sizes[0] : n / 3, V = count == 3 ? sizes[2] : n / 3;
+    if (Q < 1 || V < 1 || Q % heads || V % heads || 2 * Q + V != n) return vn_eval_fail(e, VN_ERR_SHAPE, "hidden sizes %lld and %lld over %lld heads and %lld columns", (long long)Q, (long long)V, (long long)heads, (long long)n);
+    vn_status_t s = project(e, &r);
+    const vn_head_source_t from = {.at = r.y, .err = r.err, .sb = S * n, .si = n, .sh = Q / heads};
+    vn_head_source_t k = from, v = from;
+    k.offset = Q;
+    v.offset = 2 * Q;
+    v.sh = V / heads;
+    if (s == VN_OK) s = vn_head_plane_new(e, B, heads, S, Q / heads, &p->q);
+    if (s == VN_OK) s = vn_head_plane_new(e, B, heads, S, Q / heads, &p->k);
+    if (s == VN_OK) s = vn_head_plane_new(e, B, heads, S, V / heads, &p->v);
+    if (s == VN_OK) {
+        vn_head_fill(e, &from, &p->q);
+        vn_head_fill(e, &k, &p->k);
+        vn_head_fill(e, &v, &p->v);
+    }
+    vn_free(r.y);
+    vn_free(r.err);
+    if (s != VN_OK || !vn_has(e, A_PAST)) return s;
+    const vn_tensor_t *t = e->in[A_PAST].t;
+    const double *at = vn_arg_f64(e, A_PAST);
+    if (!at) return VN_ERR_NOMEM;
+    if (t->rank != 5 || t->dims[0] != 2 || t->dims[1] != B || t->dims[2] != heads || t->dims[4] != Q / heads || Q != V)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "past must be [2, batch, heads, length, size]");
+    *past = t->dims[3];
+    s = vn_head_join(e, at, *past, &p->k);
+    return s == VN_OK ? vn_head_join(e, at + t->count / 2, *past, &p->v) : s;
+}
+
+static vn_status_t present(vn_eval_t *e, const parts_t *p) {
+    if (!named(e, 1)) return VN_OK;
+    const int64_t dims[5] = {2, p->k.batch, p->k.heads, p->k.length, p->k.size};
+    VN_TRY(vn_out_float(e, 1, e->in[0].t->dtype, 5, dims));
+    vn_ref_t *r = &e->out[1];
+    const int64_t half = r->count / 2;
+    for (int64_t i = 0; i < r->count; ++i) {
+        const vn_head_plane_t *from = i < half ? &p->k : &p->v;
+        r->value[i] = from->v[i % half];
+        if (r->bound) r->bound[i] = from->e[i % half];
+        if (r->var) r->var[i] = from->e[i % half] * from->e[i % half] / 9;
+    }
+    return VN_OK;
+}
+
+vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
+    const int64_t heads = vn_node_int(e->node, "num_heads", 0);
+    if (x->rank != 3 || w->rank != 2 || w->dims[0] != x->dims[2] || heads < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
+    if (vn_has(e, A_BIAS) && e->in[A_BIAS].t->count != w->dims[1]) return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries for %lld columns", (long long)e->in[A_BIAS].t->count, (long long)w->dims[1]);
+    if (vn_node_int(e->node, "do_rotary", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "rotary embedding inside Attention");
+    if (vn_node_int(e->node, "past_present_share_buffer", 0) || vn_has(e, A_PAST_LENGTH)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
+    parts_t p = {0};
+    int64_t past = 0;
+    vn_status_t s = packed_parts(e, heads, &p, &past);
+    int64_t *offset = s == VN_OK ? vn_alloc((size_t)p.q.batch + 1, sizeof *offset) : NULL;
+    if (s == VN_OK && !offset) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    if (s == VN_OK) s = run(e, &p, past, A_MASK, A_SCORES, -1, offset);
+    if (s == VN_OK) s = present(e, &p);
+    vn_free(offset);
+    parts_free(&p);
+    return s;
+}

@@ -1,0 +1,241 @@
+/* op_gridsample.c -- GridSample 16, 20, 22 for any number of spatial axes up to four.
+ *
+ * Claim RESIZE-5. Source coordinate c = ((g + 1) size - 1)/2, or (g + 1)/2 (size - 1); evaluated in f32: |dc| <= 3 u (|c| + 1) + u size.
+ * Then RESIZE-1 or RESIZE-2 along each axis, innermost first. Reflection folds the coordinate: the fold moves no error but its own rounding,
+ * one more u (|c| + size). Nearest: to even; within dc of a tie `either` is the other neighbour (several axes at once: void).
+ * Padding: taps outside are zero (zeros), the nearest sample (border), or mirrored (reflection).
+ * Readings, cubic with border: "border-clamps-point" clamps the point to [0, size-1] before its fraction is taken; "border-outside-clamped"
+ * does so only for points beyond the half-pixel border. The value clamps each tap.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "oracle/resample.h"
+
+enum { MAX_AXES = 4, NEAREST = 0, LINEAR, CUBIC, ZEROS = 0, BORDER, REFLECTION };
+typedef enum clamp_reading { CLAMP_TAPS, CLAMP_POINT, CLAMP_OUTSIDE } clamp_reading_t;
+
+typedef struct grid_job {
+    vn_eval_t *e;
+    const double *x, *grid;
+    int axes, mode, padding;
+    bool corners;
+    int64_t batch, channels, in[MAX_AXES], step[MAX_AXES], cells, points;
+    double u_coordinate;
+    vn_resample_rule_t rule;
+    clamp_reading_t reading;
+    double *value;
+    int ties; /* atomic */
+} grid_job_t;
+
+typedef struct place {
+    double c, dc;
+} place_t;
+
+static double fold(double c, double lo, double hi) { /* mirror at lo and hi until inside */
+    const double range = hi - lo;
+    if (range <= 0) return lo;
+    double d = fmod(fabs(c - lo), 2 * range);
+    return d > range ? hi - (d - range) : lo + d;
+}
+
+static int64_t tap(const grid_job_t *j, int axis, double k) {
+    const double n = (double)j->in[axis];
+    if (k >= 0 && k < n) return (int64_t)k;
+    if (j->padding == ZEROS || !isfinite(k)) return -1;
+    if (j->padding == BORDER) return k < 0 ? 0 : j->in[axis] - 1;
+    const double lo = j->corners ? 0 : -0.5, hi = j->corners ? n - 1 : n - 0.5;
+    return (int64_t)fmin(fmax(rint(fold(k, lo, hi)), 0), n - 1);
+}
+
+static place_t locate(const grid_job_t *j, int axis, double g) {
+    const double n = (double)j->in[axis], c = j->corners ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2, u = j->u_coordinate;
+    place_t p = {.c = c, .dc = 3 * u * (fabs(c) + 1) + u * n};
+    if (j->padding == BORDER && j->mode != NEAREST) {
+        const double lo = -0.5, hi = n - 0.5;
+        const bool outside = c < lo || c > hi;
+        if (j->mode == LINEAR || j->reading == CLAMP_POINT || (j->reading == CLAMP_OUTSIDE && outside)) p.c = fmin(fmax(c, 0), n - 1);
+    }
+    if (j->padding == REFLECTION && isfinite(c)) {
+        const double lo = j->corners ? 0 : -0.5, hi = j->corners ? n - 1 : n - 0.5;
+        if (c < lo || c > hi) {
+            p.c = fold(c, lo, hi);
+            p.dc += u * (fabs(c) + n);
+        }
+    }
+    return p;
+}
+
+/* Interpolates over axes axis..axes-1 at an offset into the channel's plane; outside: the whole slice is padding zeros. */
+static vn_sample_t inside(const grid_job_t *j, const double *plane, int axis, const place_t *at, int64_t offset, bool zero) {
+    if (axis == j->axes) return (vn_sample_t){.v = zero ? 0 : plane[offset]};
+    const int n = j->mode == CUBIC ? VN_CUBIC_WINDOW : VN_LINEAR_WINDOW, before = n / 2 - 1;
+    const double whole = floor(at[axis].c);
+    vn_sample_t window[VN_CUBIC_WINDOW];
+    for (int q = 0; q < n; ++q) {
+        const int64_t k = tap(j, axis, whole + q - before);
+        window[q] = zero || k < 0 ? (vn_sample_t){0} : inside(j, plane, axis + 1, at, offset + k * j->step[axis], false);
+    }
+    const double f = at[axis].c - whole;
+    return j->mode == CUBIC ? vn_sample_cubic(&j->rule, f, at[axis].dc, window) : vn_sample_linear(&j->rule, f, at[axis].dc, window);
+}
+
+static void put(const grid_job_t *j, int64_t i, vn_sample_t y) {
+    if (j->value) {
+        j->value[i] = y.v;
+        return;
+    }
+    vn_ref_t *r = &j->e->out[0];
+    r->value[i] = y.v;
+    if (r->bound) r->bound[i] = isfinite(y.v) ? (isnan(y.e) ? INFINITY : y.e) : 0;
+    if (r->var) r->var[i] = isfinite(y.s) ? y.s : 0;
+}
+
+static double pick(const grid_job_t *j, const double *plane, const double *k) {
+    int64_t at = 0;
+    for (int a = 0; a < j->axes; ++a) {
+        const int64_t t = tap(j, a, k[a]);
+        if (t < 0) return 0;
+        at += t * j->step[a];
+    }
+    return plane[at];
+}
+
+static void nearest_point(grid_job_t *j, int64_t b, int64_t point, const double *g) {
+    double main[MAX_AXES], other[MAX_AXES];
+    int ties = 0;
+    for (int a = 0; a < j->axes; ++a) {
+        const place_t p = locate(j, a, g[j->axes - 1 - a]);
+        const double k = rint(p.c), lo = rint(p.c - p.dc), hi = rint(p.c + p.dc);
+        main[a] = k;
+        other[a] = lo != k ? lo : hi;
+        ties += other[a] != k;
+    }
+    vn_ref_t *r = &j->e->out[0];
+    for (int64_t c = 0; c < j->channels; ++c) {
+        const double *plane = j->x + (b * j->channels + c) * j->cells;
+        const int64_t i = (b * j->channels + c) * j->points + point;
+        const double v = pick(j, plane, main), w = ties ? pick(j, plane, other) : v;
+        r->value[i] = v;
+        if (r->own) r->own[i] = w; /* carries the alternative until the tensor is made */
+        if (ties > 1 && r->flags) r->flags[i] = VN_EL_VOID;
+        if (ties) __atomic_store_n(&j->ties, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void points_range(void *ctx, int64_t begin, int64_t end) {
+    grid_job_t *j = ctx;
+    for (int64_t t = begin; t < end; ++t) {
+        const int64_t b = t / j->points, point = t % j->points;
+        const double *g = j->grid + t * j->axes;
+        if (j->mode == NEAREST) {
+            nearest_point(j, b, point, g);
+            continue;
+        }
+        place_t at[MAX_AXES];
+        for (int a = 0; a < j->axes; ++a) at[a] = locate(j, a, g[j->axes - 1 - a]); /* the grid lists the innermost axis first */
+        bool finite = true;
+        for (int a = 0; a < j->axes; ++a) finite &= isfinite(at[a].c);
+        for (int64_t c = 0; c < j->channels; ++c) {
+            const vn_sample_t y = finite ? inside(j, j->x + (b * j->channels + c) * j->cells, 0, at, 0, false) : (vn_sample_t){.v = NAN};
+            put(j, (b * j->channels + c) * j->points + point, y);
+        }
+    }
+}
+
+static vn_status_t border_readings(vn_eval_t *e, grid_job_t *j) {
+    static const char *const names[] = {NULL, "border-clamps-point", "border-outside-clamped"};
+    const vn_ref_t *r = &e->out[0];
+    for (int k = CLAMP_POINT; k <= CLAMP_OUTSIDE; ++k) {
+        vn_tensor_t *t = NULL;
+        double *y = vn_alloc((size_t)r->count + 1, sizeof *y);
+        if (!y) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        j->reading = (clamp_reading_t)k;
+        j->value = y;
+        points_range(j, 0, j->batch * j->points);
+        vn_status_t s = vn_tensor_new_raw(r->dtype, r->rank, r->dims, &t, e->err);
+        if (s == VN_OK) {
+            vn_tensor_from_f64(t, y, VN_RNE, false);
+            s = vn_out_reading(e, 0, names[k], t);
+        }
+        vn_free(y);
+        VN_TRY(s);
+    }
+    j->reading = CLAMP_TAPS;
+    j->value = NULL;
+    return VN_OK;
+}
+
+/* Integer tensors: the interpolated value is cut; its rounding is the other choice. */
+static vn_status_t to_integers(vn_eval_t *e, vn_dtype_t type) {
+    vn_ref_t *r = &e->out[0];
+    vn_tensor_t *t, *other;
+    VN_TRY(vn_tensor_new(type, r->rank, r->dims, &t, e->err));
+    vn_status_t s = vn_tensor_new(type, r->rank, r->dims, &other, e->err);
+    if (s != VN_OK) {
+        vn_tensor_free(t);
+        return s;
+    }
+    for (int64_t i = 0; i < r->count; ++i) {
+        const double v = r->value[i], near = rint(v);
+        vn_tensor_set_i64(t, i, (int64_t)(fabs(v - near) < 0x1p-20 * (fabs(v) + 1) ? near : trunc(v)));
+        vn_tensor_set_i64(other, i, (int64_t)near);
+    }
+    s = vn_out_tensor(e, 0, t);
+    e->out[0].either = other;
+    return s;
+}
+
+static vn_status_t finish_nearest(vn_eval_t *e, const grid_job_t *j) {
+    vn_ref_t *r = &e->out[0];
+    if (j->ties && r->own) {
+        VN_TRY(vn_out_either(e, 0));
+        vn_tensor_from_f64(r->either, r->own, VN_RNE, false);
+    }
+    vn_free(r->own);
+    r->own = NULL;
+    vn_flags_settle(e, 0);
+    vn_out_rounded(e, 0);
+    return VN_OK;
+}
+
+vn_status_t vn_eval_grid_sample(vn_eval_t *e) {
+    static const char *const pads[] = {"zeros", "border", "reflection"};
+    const vn_tensor_t *x = e->in[0].t, *g = e->in[1].t;
+    const char *mode = vn_node_string(e->node, "mode", "linear"), *pad = vn_node_string(e->node, "padding_mode", "zeros");
+    grid_job_t j = {.e = e, .axes = x->rank - 2, .mode = -1, .padding = -1, .corners = vn_node_int(e->node, "align_corners", 0) != 0,
+                    .u_coordinate = fmax(0x1p-24, vn_u(e)), .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = -0.75}};
+    if (strcmp(mode, "nearest") == 0) j.mode = NEAREST;
+    if (strcmp(mode, "linear") == 0 || strcmp(mode, "bilinear") == 0) j.mode = LINEAR;
+    if (strcmp(mode, "cubic") == 0 || strcmp(mode, "bicubic") == 0) j.mode = CUBIC;
+    for (int k = 0; k < 3; ++k)
+        if (strcmp(pad, pads[k]) == 0) j.padding = k;
+    if (j.mode < 0 || j.padding < 0) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "mode '%s' with padding '%s'", mode, pad);
+    if (j.axes < 1 || j.axes > MAX_AXES || g->rank != x->rank || g->dims[g->rank - 1] != j.axes || g->dims[0] != x->dims[0])
+        return vn_eval_fail(e, VN_ERR_SHAPE, "X [N, C, %d spatial axes] and grid [N, ..., %d] do not fit", j.axes, j.axes);
+    int64_t dims[VN_MAX_RANK] = {x->dims[0], x->dims[1]};
+    j.batch = x->dims[0];
+    j.channels = x->dims[1];
+    j.cells = j.points = 1;
+    for (int a = j.axes - 1; a >= 0; --a) {
+        j.in[a] = x->dims[2 + a];
+        j.step[a] = j.cells;
+        j.cells *= j.in[a];
+    }
+    for (int a = 0; a < j.axes; ++a) j.points *= dims[2 + a] = g->dims[1 + a];
+    if (j.cells == 0 && j.points > 0) return vn_eval_fail(e, VN_ERR_SHAPE, "X has no cells to sample");
+    j.x = vn_arg_f64(e, 0);
+    j.grid = vn_arg_f64(e, 1);
+    if (!j.x || !j.grid) return VN_ERR_NOMEM;
+    const vn_dtype_t type = x->dtype;
+    VN_TRY(vn_out_float(e, 0, vn_dtype_is_float(type) ? type : VN_F64, x->rank, dims));
+    if (j.mode == NEAREST) {
+        VN_TRY(vn_out_own(e, 0));
+        VN_TRY(vn_out_flags(e, 0));
+    }
+    e->out[0].terms = j.mode == CUBIC ? 16 : 4;
+    vn_parallel(j.batch * j.points, 128, points_range, &j);
+    if (!vn_dtype_is_float(type)) return to_integers(e, type);
+    if (j.mode == NEAREST) return finish_nearest(e, &j);
+    return j.mode == CUBIC && j.padding == BORDER ? border_readings(e, &j) : VN_OK;
+}

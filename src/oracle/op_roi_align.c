@@ -1,0 +1,190 @@
+/* op_roi_align.c -- RoiAlign: the mean (or maximum) of bilinear samples on a grid inside each bin of a region.
+ *
+ * Region (x1,y1,x2,y2) scale - shift, shift = 1/2 under half_pixel; without the shift a region is at least 1 wide and high. A bin holds g by g
+ * samples, g = sampling_ratio or ceil(size / bins), at (i + 1/2) / g of the bin. A sample more than one pixel outside the image is 0, else
+ * its coordinates are clamped to the image.
+ * Claim POOL-7: the coordinate is computed in the accumulator's format from the corners, |dc| <= 6u (|c| + |corner| + 1); a sample moves by at
+ * most dc times the range of the values around it per axis, and its four products and their sum round within g(8) max|x|. Average:
+ * mean of those + g(samples + 1) mean|sample|. Maximum: the largest of those; the operator's text takes the maximum of the four weighted
+ * neighbours (second reading: of the interpolated samples). A sample within dc of the cut one pixel outside may be 0 or not.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "oracle/pool.h"
+
+enum { IN_X, IN_ROIS, IN_BATCH };
+
+static vn_status_t roi_dims(vn_eval_t *e, int64_t *dims) {
+    const vn_tensor_t *x = e->in[IN_X].t, *rois = e->in[IN_ROIS].t, *batch = e->in[IN_BATCH].t;
+    if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || batch->count != rois->dims[0])
+        return vn_eval_fail(e, VN_ERR_SHAPE, "needs [N,C,H,W], rois [R,4] and R batch indices");
+    dims[0] = rois->dims[0];
+    dims[1] = x->dims[1];
+    dims[2] = vn_node_int(e->node, "output_height", 1);
+    dims[3] = vn_node_int(e->node, "output_width", 1);
+    if (dims[2] < 1 || dims[3] < 1) return vn_eval_fail(e, VN_ERR_RANGE, "output of %lld by %lld", (long long)dims[2], (long long)dims[3]);
+    return VN_OK;
+}
+
+vn_status_t vn_infer_roi_align(vn_eval_t *e) {
+    e->out[0].dtype = e->in[IN_X].t->dtype;
+    e->out[0].rank = 4;
+    return roi_dims(e, e->out[0].dims);
+}
+
+typedef struct axis {
+    double start, per; /* of the region, of a bin */
+    int64_t grid, size;
+    double u;
+} axis_t;
+
+typedef struct spot {
+    bool outside, near_cut;
+    int64_t lo, hi;
+    double fraction, moved;
+} spot_t;
+
+static spot_t spot_at(const axis_t *a, int64_t bin, int64_t i) {
+    double c = a->start + (double)bin * a->per + ((double)i + 0.5) * a->per / (double)a->grid;
+    spot_t s = {.moved = 6 * a->u * (fabs(c) + fabs(a->start) + 1)};
+    const double top = (double)a->size;
+    s.near_cut = fabs(c + 1) <= s.moved || fabs(c - top) <= s.moved;
+    s.outside = c < -1 || c > top;
+    if (c < 0) c = 0;
+    if (c > top - 1) c = top - 1;
+    s.lo = (int64_t)c;
+    s.hi = s.lo + 1 < a->size ? s.lo + 1 : s.lo;
+    s.fraction = c - (double)s.lo;
+    return s;
+}
+
+typedef struct sample {
+    double value, corner, err; /* interpolated, largest weighted neighbour, uncertainty of both */
+} sample_t;
+
+static sample_t sample_at(const double *plane, int64_t width, int64_t height, const spot_t *y, const spot_t *x, double u) {
+    sample_t s = {0};
+    const double wy[2] = {1 - y->fraction, y->fraction}, wx[2] = {1 - x->fraction, x->fraction};
+    double lo = INFINITY, hi = -INFINITY;
+    for (int64_t i = y->lo - 1; i <= y->hi + 1; ++i)
+        for (int64_t j = x->lo - 1; j <= x->hi + 1; ++j) {
+            if (i < 0 || j < 0 || i >= height || j >= width) continue;
+            lo = fmin(lo, plane[i * width + j]);
+            hi = fmax(hi, plane[i * width + j]);
+        }
+    const double top = fmax(fabs(lo), fabs(hi));
+    const bool outside = y->outside || x->outside;
+    s.corner = outside ? 0 : -INFINITY;
+    for (int i = 0; !outside && i < 2; ++i)
+        for (int j = 0; j < 2; ++j) {
+            const double v = wy[i] * wx[j] * plane[(i ? y->hi : y->lo) * width + (j ? x->hi : x->lo)];
+            s.value += v;
+            s.corner = fmax(s.corner, v);
+        }
+    if (!outside) s.err = (y->moved + x->moved) * (hi - lo) + vn_gamma(8, u) * top;
+    if (y->near_cut || x->near_cut) s.err = fmax(s.err, 2 * top);
+    return s;
+}
+
+/* The weighted neighbour w*x moves with w itself, not with differences of x. */
+static double corner_error(const sample_t *s, const spot_t *y, const spot_t *x, double top) { return s->err + (y->moved + x->moved) * top; }
+
+typedef struct align_job {
+    vn_eval_t *e;
+    const double *x, *rois;
+    int64_t dims[4];
+    double scale, shift, u, eta;
+    bool half_pixel, maximum;
+    int64_t ratio;
+    double *second;
+} align_job_t;
+
+static void axis_of(const align_job_t *j, double low, double high, int64_t bins, int64_t size, axis_t *a) {
+    const double start = low * j->scale - j->shift;
+    double length = high * j->scale - j->shift - start;
+    if (!j->half_pixel && length < 1) length = 1;
+    a->start = start;
+    a->per = length / (double)bins;
+    a->size = size;
+    a->u = j->u;
+    a->grid = j->ratio > 0 ? j->ratio : (int64_t)fmax(ceil(length / (double)bins), 0);
+}
+
+static void align_range(void *ctx, int64_t begin, int64_t end) {
+    align_job_t *j = ctx;
+    const vn_tensor_t *x = j->e->in[IN_X].t;
+    const int64_t height = x->dims[2], width = x->dims[3], cells = j->dims[2] * j->dims[3];
+    vn_ref_t *r = &j->e->out[0];
+    for (int64_t rc = begin; rc < end; ++rc) {
+        const int64_t roi = rc / j->dims[1], ch = rc % j->dims[1];
+        const double *box = j->rois + 4 * roi;
+        const double *plane = j->x + (vn_arg_int(j->e, IN_BATCH, roi) * x->dims[1] + ch) * height * width;
+        axis_t ax, ay;
+        axis_of(j, box[0], box[2], j->dims[3], width, &ax);
+        axis_of(j, box[1], box[3], j->dims[2], height, &ay);
+        double top = 0;
+        for (int64_t i = 0; i < height * width; ++i) top = fmax(top, fabs(plane[i]));
+        for (int64_t c = 0; c < cells; ++c) {
+            const int64_t at = rc * cells + c;
+            double sum = 0, abs = 0, err = 0, best = -INFINITY, corner = -INFINITY, worst = 0;
+            for (int64_t gy = 0; gy < ay.grid; ++gy)
+                for (int64_t gx = 0; gx < ax.grid; ++gx) {
+                    const spot_t sy = spot_at(&ay, c / j->dims[3], gy), sx = spot_at(&ax, c % j->dims[3], gx);
+                    const sample_t s = sample_at(plane, width, height, &sy, &sx, j->u);
+                    sum += s.value;
+                    abs += fabs(s.value) + s.err;
+                    err += s.err;
+                    best = fmax(best, s.value);
+                    corner = fmax(corner, s.corner);
+                    worst = fmax(worst, corner_error(&s, &sy, &sx, top));
+                }
+            const double n = (double)(ay.grid * ax.grid), count = n > 0 ? n : 1;
+            r->value[at] = j->maximum ? (n > 0 ? corner : 0) : sum / count;
+            if (j->second) j->second[at] = n > 0 ? best : 0;
+            if (!r->bound) continue;
+            const double b = j->maximum ? worst : (err + vn_gamma(n + 1, j->u) * abs) / count;
+            r->bound[at] = isnan(b) ? INFINITY : b + (n + 4) * j->eta;
+            if (r->var) r->var[at] = b * b / 12;
+        }
+    }
+}
+
+vn_status_t vn_eval_roi_align(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[IN_X].t;
+    const char *fallback = e->version >= 16 ? "half_pixel" : "output_half_pixel"; /* version 10 had no shift */
+    const char *mode = vn_node_string(e->node, "mode", "avg"), *transform = vn_node_string(e->node, "coordinate_transformation_mode", fallback);
+    align_job_t j = {.e = e, .scale = vn_node_float(e->node, "spatial_scale", 1), .u = vn_u(e), .eta = e->contract->ftz ? vn_tau(e) : vn_eta(e),
+                     .half_pixel = strcmp(transform, "half_pixel") == 0, .maximum = strcmp(mode, "max") == 0, .ratio = vn_node_int(e->node, "sampling_ratio", 0)};
+    if (!vn_dtype_is_float(x->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "no samples of %s", vn_dtype_name(x->dtype));
+    if (!j.half_pixel && strcmp(transform, "output_half_pixel")) return vn_eval_fail(e, VN_ERR_USAGE, "coordinate_transformation_mode \"%s\"", transform);
+    if (!j.maximum && strcmp(mode, "avg")) return vn_eval_fail(e, VN_ERR_USAGE, "mode \"%s\"", mode);
+    if (j.ratio < 0 || j.ratio > 1 << 15) return vn_eval_fail(e, VN_ERR_RANGE, "sampling_ratio %lld", (long long)j.ratio);
+    j.shift = j.half_pixel ? 0.5 : 0;
+    VN_TRY(roi_dims(e, j.dims));
+    VN_TRY(vn_out_float(e, 0, x->dtype, 4, j.dims));
+    j.x = vn_arg_f64(e, IN_X);
+    j.rois = vn_arg_f64(e, IN_ROIS);
+    if (!j.x || !j.rois) return VN_ERR_NOMEM;
+    for (int64_t r = 0; r < j.dims[0]; ++r) {
+        const int64_t b = vn_arg_int(e, IN_BATCH, r);
+        if (b < 0 || b >= x->dims[0]) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld names image %lld", (long long)r, (long long)b);
+        for (int i = 0; i < 4; ++i)
+            if (!(fabs(j.rois[4 * r + i] * j.scale) < 0x1p24)) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)r, j.rois[4 * r + i]);
+    }
+    if (x->dims[2] < 1 || x->dims[3] < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "an empty image");
+    vn_tensor_t *reading = NULL;
+    if (j.maximum && e->out[0].count) {
+        j.second = vn_alloc((size_t)e->out[0].count, sizeof *j.second);
+        if (!j.second) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        vn_status_t s = vn_tensor_new(x->dtype, 4, j.dims, &reading, e->err);
+        if (s != VN_OK) {
+            vn_free(j.second);
+            return s;
+        }
+    }
+    vn_parallel(j.dims[0] * j.dims[1], 1, align_range, &j);
+    if (j.second) vn_tensor_from_f64(reading, j.second, VN_RNE, false);
+    vn_free(j.second);
+    return reading ? vn_out_reading(e, 0, "maximum-of-samples", reading) : VN_OK;
+}

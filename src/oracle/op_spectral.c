@@ -1,0 +1,199 @@
+/* op_spectral.c -- family "spectral": DFT 17 and 20, STFT; windows and the mel matrix stand in op_window.c.
+ *
+ * Claim SPECTRAL-1. Whatever the algorithm (direct sum, Cooley-Tukey, chirp): with S = sum(|re| + |im|) and Q = sum of squares of a signal of
+ * N samples, each component is within g(N+5) S + 16 ceil(log2 4N) u sqrt(N Q): the first part is a direct sum in any order with correctly
+ * rounded twiddles (any factorisation is one), the second a convolution of length at most 4 N by fast transforms. A window: one more
+ * product per sample (in the 5); the inverse is divided by N: + u |y|.
+ * Variance: random order of N products.
+ */
+#include "oracle/spectral.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct spectrum {
+    vn_eval_t *e;
+    const vn_fourier_t *f;
+    const double *x, *window;
+    int64_t n;        /* transform length */
+    int64_t given;    /* samples present */
+    int64_t step;     /* between samples, in complex units */
+    int in_parts, out_parts;
+    bool inverse, half_in;
+    int64_t bins;     /* outputs kept */
+    int64_t out_step;
+    int failed;       /* atomic */
+    int64_t (*source)(const struct spectrum *s, int64_t row);
+    int64_t (*target)(const struct spectrum *s, int64_t row);
+    int64_t inner, rows_per_sample, hop, length; /* for source and target */
+} spectrum_t;
+
+static void load(const spectrum_t *s, int64_t base, double *re, double *im) {
+    memset(re, 0, (size_t)s->n * sizeof *re);
+    memset(im, 0, (size_t)s->n * sizeof *im);
+    const int64_t kept = s->half_in ? s->n / 2 + 1 : s->n, m = s->given < kept ? s->given : kept;
+    for (int64_t t = 0; t < m; ++t) {
+        const int64_t at = (base + t * s->step) * s->in_parts;
+        const double w = s->window ? s->window[t] : 1;
+        re[t] = s->x[at] * w;
+        im[t] = s->in_parts == 2 ? s->x[at + 1] * w : 0;
+    }
+    if (!s->half_in) return;
+    im[0] = 0; /* a real signal's spectrum: mirrored, its own mirror points real */
+    if (s->n % 2 == 0) im[s->n / 2] = 0;
+    for (int64_t t = 1; t < (s->n + 1) / 2; ++t) re[s->n - t] = re[t], im[s->n - t] = -im[t];
+}
+
+static void put(const spectrum_t *s, int64_t at, double y, double S, double Q, double energy) {
+    vn_ref_t *r = &s->e->out[0];
+    const double u = vn_u(s->e), n = (double)s->n, scale = s->inverse ? 1 / n : 1;
+    r->value[at] = y * scale;
+    if (!r->bound || !isfinite(y)) return;
+    r->bound[at] = (vn_gamma(n + 5, u) * S + 16 * ceil(log2(4 * n)) * u * sqrt(n * Q) + n * vn_eta(s->e)) * scale + (s->inverse ? 2 * u * fabs(y * scale) : 0);
+    if (r->own) r->own[at] = (vn_fourier_gain(s->f) + 2) * 0x1p-53 * S * scale;
+    if (r->var) r->var[at] = scale * scale * (0.18 * u * u * ((n + 1) * (Q / 6 + energy / 3) + 2 * Q));
+}
+
+static void run_range(void *ctx, int64_t begin, int64_t end) {
+    spectrum_t *s = ctx;
+    double *room = vn_alloc((size_t)s->n, 8 * sizeof *room);
+    if (!room) {
+        __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    double *re = room, *im = room + s->n, *yr = room + 2 * s->n, *yi = room + 3 * s->n;
+    for (int64_t row = begin; row < end; ++row) {
+        load(s, s->source(s, row), re, im);
+        double S = 0, Q = 0;
+        for (int64_t t = 0; t < s->n; ++t) S += fabs(re[t]) + fabs(im[t]), Q += re[t] * re[t] + im[t] * im[t];
+        vn_fourier_run(s->f, s->inverse, re, im, yr, yi, room + 4 * s->n);
+        const int64_t base = s->target(s, row);
+        for (int64_t k = 0; k < s->bins; ++k) {
+            const int64_t at = (base + k * s->out_step) * s->out_parts;
+            put(s, at, yr[k], S, Q, yr[k] * yr[k]);
+            if (s->out_parts == 2) put(s, at + 1, yi[k], S, Q, yi[k] * yi[k]);
+        }
+    }
+    vn_free(room);
+}
+
+static vn_status_t transform(vn_eval_t *e, spectrum_t *s, int64_t rows) {
+    vn_fourier_t *f = vn_fourier_new(s->n);
+    if (!f) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a transform of length %lld", (long long)s->n);
+    s->e = e;
+    s->f = f;
+    e->out[0].terms = s->n;
+    vn_status_t st = e->want >= VN_WANT_BOUND ? vn_out_own(e, 0) : VN_OK;
+    if (st == VN_OK) vn_parallel(rows, 1 + 4096 / s->n, run_range, s);
+    vn_fourier_free(f);
+    return st == VN_OK && s->failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory") : st;
+}
+
+/* ---- DFT ---- */
+
+typedef struct dft {
+    int axis;
+    int64_t n, bins;
+    bool inverse, onesided;
+    int parts, out_parts;
+    int64_t dims[VN_MAX_RANK];
+} dft_t;
+
+static vn_status_t scalar(vn_eval_t *e, int k, int64_t *out) {
+    int n;
+    VN_TRY(vn_arg_ints(e, k, out, 1, &n));
+    return n == 1 ? VN_OK : vn_eval_fail(e, VN_ERR_SHAPE, "input %d is empty", k);
+}
+
+static vn_status_t plan(vn_eval_t *e, dft_t *d) {
+    const vn_tensor_t *x = e->in[0].t;
+    int64_t axis = e->version < 20 ? vn_node_int(e->node, "axis", 1) : -2;
+    if (e->version >= 20 && vn_has(e, 2)) VN_TRY(scalar(e, 2, &axis));
+    VN_TRY(vn_eval_axis(e, axis, x->rank, &d->axis));
+    if (x->rank < 2 || d->axis == x->rank - 1) return vn_eval_fail(e, VN_ERR_RANGE, "axis %lld is the axis of real and imaginary parts", (long long)axis);
+    d->parts = (int)x->dims[x->rank - 1];
+    if (d->parts != 1 && d->parts != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "the last dimension is %d, not 1 (real) or 2 (complex)", d->parts);
+    d->inverse = vn_node_int(e->node, "inverse", 0) != 0;
+    d->onesided = vn_node_int(e->node, "onesided", 0) != 0;
+    const bool to_real = d->inverse && d->onesided;
+    d->n = to_real ? 2 * (x->dims[d->axis] - 1) : x->dims[d->axis];
+    if (vn_has(e, 1)) VN_TRY(scalar(e, 1, &d->n));
+    if (d->n < 1 || d->n > INT64_C(1) << 31) return vn_eval_fail(e, VN_ERR_RANGE, "a transform of length %lld", (long long)d->n);
+    if (d->onesided && !d->inverse && d->parts == 2) return vn_eval_fail(e, VN_ERR_SHAPE, "onesided needs a real signal");
+    d->bins = d->onesided && !d->inverse ? d->n / 2 + 1 : d->n;
+    d->out_parts = to_real ? 1 : 2;
+    memcpy(d->dims, x->dims, sizeof d->dims);
+    d->dims[d->axis] = d->bins;
+    d->dims[x->rank - 1] = d->out_parts;
+    return VN_OK;
+}
+
+vn_status_t vn_infer_dft(vn_eval_t *e) {
+    dft_t d;
+    VN_TRY(plan(e, &d));
+    e->out[0].dtype = e->in[0].t->dtype;
+    e->out[0].rank = e->in[0].t->rank;
+    memcpy(e->out[0].dims, d.dims, sizeof d.dims);
+    return VN_OK;
+}
+
+static int64_t dft_source(const spectrum_t *s, int64_t row) { return row / s->inner * s->length * s->inner + row % s->inner; }
+static int64_t dft_target(const spectrum_t *s, int64_t row) { return row / s->inner * s->bins * s->inner + row % s->inner; }
+
+vn_status_t vn_eval_dft(vn_eval_t *e) {
+    dft_t d;
+    const vn_tensor_t *x = e->in[0].t;
+    VN_TRY(plan(e, &d));
+    VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, d.dims));
+    spectrum_t s = {.x = vn_arg_f64(e, 0), .n = d.n, .given = x->dims[d.axis], .in_parts = d.parts, .out_parts = d.out_parts, .inverse = d.inverse,
+                    .half_in = d.inverse && d.onesided, .bins = d.bins, .inner = 1, .length = x->dims[d.axis], .source = dft_source, .target = dft_target};
+    if (!s.x) return VN_ERR_NOMEM;
+    int64_t rows = 1;
+    for (int k = 0; k < x->rank - 1; ++k) {
+        if (k == d.axis) continue;
+        rows *= x->dims[k];
+        if (k > d.axis) s.inner *= x->dims[k];
+    }
+    s.step = s.out_step = s.inner;
+    return transform(e, &s, rows);
+}
+
+/* ---- STFT ---- */
+
+static int64_t stft_source(const spectrum_t *s, int64_t row) { return row / s->rows_per_sample * s->length + row % s->rows_per_sample * s->hop; }
+static int64_t stft_target(const spectrum_t *s, int64_t row) { return row * s->bins; }
+
+vn_status_t vn_eval_stft(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[0].t;
+    const int64_t parts = x->rank == 3 ? x->dims[2] : 1;
+    if ((x->rank != 3 && x->rank != 2) || (parts != 1 && parts != 2)) return vn_eval_fail(e, VN_ERR_SHAPE, "the signal must be [batch, length, 1 or 2]");
+    const bool onesided = vn_node_int(e->node, "onesided", 1) != 0;
+    int64_t hop, n = x->dims[1];
+    VN_TRY(scalar(e, 1, &hop));
+    if (vn_has(e, 2)) n = e->in[2].t->count;
+    if (vn_has(e, 3)) VN_TRY(scalar(e, 3, &n));
+    if (vn_has(e, 2) && e->in[2].t->count != n) return vn_eval_fail(e, VN_ERR_SHAPE, "the window has %lld samples, a frame %lld", (long long)e->in[2].t->count, (long long)n);
+    if (hop < 1 || n < 1 || n > x->dims[1]) return vn_eval_fail(e, VN_ERR_RANGE, "frames of %lld every %lld of a signal of %lld", (long long)n, (long long)hop, (long long)x->dims[1]);
+    if (onesided && parts == 2) return vn_eval_fail(e, VN_ERR_SHAPE, "onesided needs a real signal");
+    const int64_t frames = (x->dims[1] - n) / hop + 1, bins = onesided ? n / 2 + 1 : n, dims[4] = {x->dims[0], frames, bins, 2};
+    VN_TRY(vn_out_float(e, 0, x->dtype, 4, dims));
+    spectrum_t s = {.x = vn_arg_f64(e, 0), .window = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL, .n = n, .given = n, .step = 1, .in_parts = (int)parts,
+                    .out_parts = 2, .bins = bins, .out_step = 1, .rows_per_sample = frames, .hop = hop, .length = x->dims[1], .source = stft_source,
+                    .target = stft_target};
+    if (!s.x || (vn_has(e, 2) && !s.window)) return VN_ERR_NOMEM;
+    return transform(e, &s, x->dims[0] * frames);
+}
+
+enum { S1 = VN_OP_SHAPE_LIKE_1, S12 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2, S13 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_3,
+       S0 = VN_OP_SHAPE_LIKE_0, ALL = VN_OP_SHAPE_LIKE_0 | VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2 | VN_OP_SHAPE_LIKE_3 | VN_OP_SHAPE_LIKE_4 };
+static const vn_op_t rows[] = {
+    {"", "DFT", 17, 19, VN_CLASS_COMPOSITE, S1, "SPECTRAL-1", vn_eval_dft, vn_infer_dft, 0},
+    {"", "DFT", 20, 0, VN_CLASS_COMPOSITE, S12, "SPECTRAL-1", vn_eval_dft, vn_infer_dft, 0},
+    {"", "STFT", 17, 0, VN_CLASS_COMPOSITE, S13, "SPECTRAL-1", vn_eval_stft, NULL, 0},
+    {"", "HannWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, NULL, 0},
+    {"", "HammingWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, NULL, 0},
+    {"", "BlackmanWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, NULL, 0},
+    {"", "MelWeightMatrix", 17, 0, VN_CLASS_COMPOSITE, ALL, "SPECTRAL-4", vn_eval_mel, NULL, 0},
+};
+
+const vn_family_t vn_family_spectral = {"spectral", rows, sizeof rows / sizeof *rows};

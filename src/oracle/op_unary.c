@@ -1,0 +1,393 @@
+/* op_unary.c -- functions of one argument: value, bound, second tier, variance, uncertain argument. The functions are in unary_functions.c.
+ *
+ * Claim ELEM-1 (one rounding): Sqrt, Reciprocal, LeakyRelu, Shrink and the exact functions equal the exact value rounded once.
+ * Claim ELEM-2 (functions): E = t ulp(y) + tau, t the budget, ulp of the working format, or of the result where function_ulp is declared;
+ *   tau because a function's result may be flushed (not under ieee). Second tier: + c u scale, named.
+ * Claim ELEM-3 (a few roundings): HardSigmoid, HardSwish, Softsign: the counts beside their `arith`.
+ * Claim ELEM-4 (uncertain argument): x known to e adds max |f(z) - f(x)| over [x-e, x+e]: the ends and the break points inside, because f is
+ *   monotone between them; sin and cos by their Lipschitz constant; variance ((f(x+s) - f(x-s)) / 2)^2, s^2 the variance of x.
+ */
+#include "oracle/elementwise.h"
+
+typedef struct job {
+    const vn_fn_t *f;
+    const double *p;
+    vn_plane_t x;
+    double *value, *lo, *bound, *wide, *var, *own;
+    vn_spacing_t ulp;   /* of the working format */
+    vn_spacing_t promised; /* of the format that the budget speaks of */
+    double t, c, tau, u, eta, attribute_u, sd;
+    double far; /* trigonometric argument from which reduction may lose u |x| */
+    bool long_double, demand, reciprocal;
+    vn_flagger_t flags;
+} job_t;
+
+static double scale_of(const job_t *j, double x, double y) {
+    switch (j->f->scale) {
+    case VN_SCALE_ONE: return 1;
+    case VN_SCALE_X: return fabs(x);
+    case VN_SCALE_XY: return fabs(x * y);
+    case VN_SCALE_TAN: return 1 + y * y;
+    case VN_SCALE_ALPHA: return fabs(j->p[0]);
+    case VN_SCALE_SELU: return fabs(j->p[0] * j->p[1]);
+    }
+    return INFINITY;
+}
+
+static double call(const job_t *j, double x) {
+    double y;
+    j->f->row(&x, &y, 1, j->p);
+    return y;
+}
+
+/* Claim ELEM-4. Sets flags where the interval leaves the domain. */
+static double spread(job_t *j, int64_t i, double x, double y, double e) {
+    const vn_fn_t *f = j->f;
+    if (e == 0) return 0;
+    e = e * (1 + 0x1p-40) + 0x1p-52 * fabs(x);
+    double lo = x - e, hi = x + e;
+    if (lo < f->lo || hi > f->hi) {
+        vn_flag(&j->flags, i, VN_EL_NAN_OK);
+        lo = fmax(lo, f->lo);
+        hi = fmin(hi, f->hi);
+    }
+    if (!(e < INFINITY) || !isfinite(y)) { /* the demanded NaN or Inf need not come, or anything may */
+        vn_flag(&j->flags, i, VN_EL_VOID);
+        return INFINITY;
+    }
+    if (f->lipschitz > 0) return fmin(f->lipschitz * e, 2);
+    const double a = call(j, lo), b = call(j, hi);
+    if (f->poles && (2 * e >= M_PI || b < a)) return INFINITY;
+    double worst = fmax(fabs(a - y), fabs(b - y)), largest = fmax(fabs(a), fabs(b));
+    if (f->breaks) {
+        double at[VN_FN_BREAKS];
+        const int n = f->breaks(j->p, at);
+        for (int k = 0; k < n; ++k)
+            for (int side = -1; side <= 1; ++side) {
+                const double z = side ? nextafter(at[k], side * INFINITY) : at[k];
+                if (z < lo || z > hi) continue;
+                worst = fmax(worst, fabs(call(j, z) - y));
+            }
+    }
+    return worst * (1 + 0x1p-40) + 0x1p-49 * (1 + f->own) * (f->kind == VN_FN_ELEMENTARY ? largest : 0);
+}
+
+static double slope_variance(const job_t *j, double x, double var) {
+    const double s = sqrt(var), a = call(j, fmin(x + s, j->f->hi)), b = call(j, fmax(x - s, j->f->lo)), d = (a - b) / 2;
+    return d * d;
+}
+
+static bool zero_is_free(const job_t *j, double x) {
+    switch (j->f->zero) {
+    case VN_ZERO_FIXED: return false;
+    case VN_ZERO_AT_ZERO: return x == 0;
+    case VN_ZERO_ELSEWHERE: return x != 0;
+    case VN_ZERO_FREE: return true;
+    }
+    return false;
+}
+
+static double own_error(const job_t *j, double x, double y) {
+    const double amplified = j->f->amplified ? j->f->amplified(x, j->p) : 0;
+    const bool extended = j->long_double && LDBL_MANT_DIG >= 64;
+    return (j->f->own + amplified) * (extended ? 0x1p-63 : 0x1p-52) * fabs(y) + 0x1p-1068; /* products of subnormals of f64 */
+}
+
+static void values(job_t *j, int64_t begin, int64_t n) {
+    const double *x = j->x.value + begin;
+    if (!j->long_double || !j->f->wide) {
+        j->f->row(x, j->value + begin, n, j->p);
+        if (j->lo && j->f->rest)
+            for (int64_t i = 0; i < n; ++i) {
+                const double r = j->f->rest(x[i], j->value[begin + i], j->p);
+                j->lo[begin + i] = isfinite(r) && isfinite(j->value[begin + i]) ? r : 0;
+            }
+        return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        const long double y = j->f->wide(x[i], j->p);
+        const double hi = (double)y;
+        j->value[begin + i] = hi;
+        if (j->lo) j->lo[begin + i] = isfinite(hi) ? (double)(y - hi) : 0;
+    }
+}
+
+/* The common case has its own plain loop: exact argument, result within t ulp. */
+static void bounds_plain(const job_t *j, int64_t begin, int64_t n) {
+    const double t = j->t, tau = j->tau, var = j->sd * j->sd;
+    const vn_spacing_t s = j->ulp, promised = j->promised;
+    const double *restrict y = j->value + begin;
+    double *restrict b = j->bound + begin;
+    for (int64_t i = 0; i < n; ++i) b[i] = t * vn_spacing_at(promised, y[i]) + tau;
+    if (!j->var) return;
+    double *restrict v = j->var + begin;
+    for (int64_t i = 0; i < n; ++i) {
+        const double ulp = vn_spacing_at(s, y[i]);
+        v[i] = var * ulp * ulp;
+    }
+}
+
+static double local_error(const job_t *j, double x, double y, double spread_by) {
+    const double size = fabs(y) + (isfinite(spread_by) ? spread_by : 0);
+    switch (j->f->kind) {
+    case VN_FN_EXACT: return 0;
+    case VN_FN_ROUNDED: return j->demand ? 0 : j->t * vn_spacing_at(j->promised, size);
+    case VN_FN_ELEMENTARY: return j->t * vn_spacing_at(j->promised, size) + j->tau;
+    case VN_FN_ARITHMETIC: return isfinite(y) ? j->f->arith(x, y, j->p, j->u, j->eta, j->reciprocal) + j->u * 8 * (size - fabs(y)) : 0;
+    }
+    return INFINITY;
+}
+
+static double second_tier(const job_t *j, double x, double y) {
+    double w = 0;
+    if (!isfinite(y)) return 0;
+    if (j->c > 0) w += j->c * j->u * scale_of(j, x, y);
+    if (fabs(x) > j->far) w += j->u * fabs(x) * (j->f->poles ? 1 + y * y : 1);
+    if (j->attribute_u > 0) w += j->attribute_u * j->f->attribute(x, y, j->p);
+    return w;
+}
+
+static void bounds_full(job_t *j, int64_t begin, int64_t n) {
+    const vn_fn_t *f = j->f;
+    const bool doubtful = vn_doubt_any(&j->x.doubt);
+    for (int64_t i = begin; i < begin + n; ++i) {
+        const double x = j->x.value[i], y = j->value[i];
+        const double s = doubtful ? spread(j, i, x, y, vn_doubt_at(&j->x.doubt, i, x)) : 0;
+        const double e = local_error(j, x, y, s) + s;
+        j->bound[i] = e;
+        if (j->wide) j->wide[i] = e + second_tier(j, x, y);
+        if (!j->var) continue;
+        const double ulp = vn_spacing_at(j->ulp, y);
+        double v = f->kind == VN_FN_EXACT ? 0 : j->sd * j->sd * ulp * ulp;
+        if (f->kind == VN_FN_ARITHMETIC) v = 0.18 * (e - s) * (e - s);
+        if (j->x.doubt.var && isfinite(y)) v += slope_variance(j, x, j->x.doubt.var[i]);
+        j->var[i] = v;
+    }
+}
+
+static void run_range(void *ctx, int64_t begin, int64_t end) {
+    job_t *j = ctx;
+    const bool plain = !j->wide && !vn_doubt_any(&j->x.doubt) &&
+                       (j->f->kind == VN_FN_ELEMENTARY || (j->f->kind == VN_FN_ROUNDED && !j->demand));
+    const bool zero = j->bound && !j->wide && !vn_doubt_any(&j->x.doubt) && !j->var &&
+                      (j->f->kind == VN_FN_EXACT || (j->f->kind == VN_FN_ROUNDED && j->demand)); /* planes come zeroed */
+    for (int64_t at = begin; at < end; at += VN_BCAST_ROW) {
+        const int64_t n = end - at < VN_BCAST_ROW ? end - at : VN_BCAST_ROW;
+        values(j, at, n);
+        if (j->own)
+            for (int64_t i = at; i < at + n; ++i) j->own[i] = own_error(j, j->x.value[i], j->value[i]);
+        if (!j->bound) continue;
+        if (plain)
+            bounds_plain(j, at, n);
+        else if (!zero)
+            bounds_full(j, at, n);
+        for (int64_t i = at; i < at + n; ++i)
+            if (j->value[i] == 0 && zero_is_free(j, j->x.value[i])) vn_flag(&j->flags, i, VN_EL_ZERO_OK);
+    }
+}
+
+/* In 16 bits attributes may be cast to the type first, as the function bodies of the standard do (claim ELEM-5). */
+static double attribute_roundoff(const vn_eval_t *e, const vn_fn_t *f, const double *p, vn_dtype_t t) {
+    if (!f->attribute || (t != VN_F16 && t != VN_BF16) || e->contract->tier == VN_TIER_IEEE) return 0;
+    const vn_format_t format = vn_format_of(t);
+    for (int k = 0; k < VN_FN_PARAMS; ++k)
+        if (vn_round_to(format, p[k], VN_RNE, false) != p[k]) return vn_format_info(format)->u;
+    return 0;
+}
+
+static bool far_argument(const job_t *j, int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+        if (fabs(j->x.value[i]) > j->far && isfinite(j->x.value[i])) return true;
+    return false;
+}
+
+vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_plane_t x, vn_dtype_t t, int rank, const int64_t *dims) {
+    VN_TRY(vn_out_float(e, k, t, rank, dims));
+    vn_ref_t *r = &e->out[k];
+    const vn_format_t declared = e->contract->result != VN_FMT_NONE ? e->contract->result : vn_format_of(t);
+    const bool promise = e->contract->has_function_ulp, bare_ieee = e->contract->tier == VN_TIER_IEEE && !promise;
+    const bool trigonometric = f == &vn_functions[VN_F_SIN] || f == &vn_functions[VN_F_COS] || f == &vn_functions[VN_F_TAN];
+    job_t j = {.f = f, .p = p, .x = x, .u = vn_u(e), .eta = vn_eta(e), .flags = {.e = e, .k = k}, .far = INFINITY};
+    j.long_double = t == VN_F64;
+    j.reciprocal = e->contract->reciprocal_quotient;
+    j.ulp = vn_spacing(e->contract->accumulator);
+    j.promised = vn_spacing(promise && f->kind == VN_FN_ELEMENTARY ? declared : e->contract->accumulator);
+    j.t = *f->budget ? vn_budget(e, f->budget) : 0.5;
+    j.c = *f->budget ? vn_body_budget(e, f->budget) : 0;
+    j.tau = f->kind == VN_FN_ELEMENTARY && !bare_ieee ? vn_tau(e) : 0;
+    j.sd = fmax(0.2886751345948129, f->kind == VN_FN_ELEMENTARY ? j.t / 4 : 0); /* claim ELEM-6: rms of a kernel of largest error t */
+    /* A single rounding that no doubt touches is demanded bit by bit, unless the tier lets even basic operations be approximate. */
+    const bool single = f->kind == VN_FN_EXACT || (f->kind == VN_FN_ROUNDED && j.t <= 0.5);
+    j.demand = single && !vn_doubt_any(&x.doubt);
+    if (e->want >= VN_WANT_BOUND && trigonometric && e->contract->tier != VN_TIER_IEEE && !promise) {
+        j.far = 1e4;
+        if (!far_argument(&j, r->count)) j.far = INFINITY;
+    }
+    j.attribute_u = promise ? 0 : attribute_roundoff(e, f, p, t);
+    if (e->want >= VN_WANT_BOUND) {
+        const char *note = j.far < INFINITY ? "argument-reduction" : f->note ? f->note : j.c > 0 ? "native-approximation" : "attribute-in-type";
+        if (j.c > 0 || j.far < INFINITY || j.attribute_u > 0) VN_TRY(vn_out_wide(e, k, note));
+        if (f->own > 0) VN_TRY(vn_out_own(e, k));
+    }
+    if (t == VN_F64) {
+        if (f->wide || f->rest) VN_TRY(vn_out_lo(e, k));
+        VN_TRY(vn_out_own(e, k)); /* stays 0 where value + lo is exact or within 2^-100 */
+    }
+    j.value = r->value;
+    j.lo = r->lo;
+    j.bound = r->bound;
+    j.wide = r->wide;
+    j.var = r->var;
+    j.own = f->own > 0 ? r->own : NULL;
+    vn_parallel(r->count, VN_BCAST_GRAIN, run_range, &j);
+    if (j.flags.failed) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");
+    if (j.demand) vn_out_rounded(e, k);
+    if (f->kind == VN_FN_EXACT && (vn_in_region(e) || !j.demand)) vn_out_final(e, k);
+    return VN_OK;
+}
+
+/* ---- rows ---- */
+
+static vn_status_t reading_for_nan(vn_eval_t *e, const vn_tensor_t *x) {
+    vn_ref_t *r = &e->out[0];
+    bool any = false;
+    for (int64_t i = 0; i < r->count && !any; ++i) any = isnan(r->value[i]);
+    if (!any || e->want < VN_WANT_BOUND) return VN_OK;
+    vn_tensor_t *t;
+    VN_TRY(vn_tensor_new(x->dtype, x->rank, x->dims, &t, e->err));
+    for (int64_t i = 0; i < r->count; ++i) vn_tensor_set_f64(t, i, isnan(r->value[i]) ? 0 : r->value[i]);
+    return vn_out_reading(e, 0, "NaN gives 0 (a comparison with NaN is false)", t);
+}
+
+/* The text of these compares; "otherwise 0" includes NaN, and a kernel that lets NaN through follows another reading. */
+static vn_status_t reading_of_nan(vn_eval_t *e, const vn_tensor_t *x) {
+    vn_ref_t *r = &e->out[0];
+    const double *v = vn_arg_f64(e, 0);
+    bool any = false;
+    if (!v) return VN_ERR_NOMEM;
+    for (int64_t i = 0; i < r->count && !any; ++i) any = isnan(v[i]);
+    if (!any || e->want < VN_WANT_BOUND) return VN_OK;
+    vn_tensor_t *t;
+    VN_TRY(vn_tensor_new(x->dtype, x->rank, x->dims, &t, e->err));
+    for (int64_t i = 0; i < r->count; ++i) vn_tensor_set_f64(t, i, isnan(v[i]) ? NAN : r->value[i]);
+    return vn_out_reading(e, 0, "NaN passes through", t);
+}
+
+static vn_status_t float_operand(vn_eval_t *e) {
+    if (!vn_has(e, 0) || !e->in[0].t) return vn_eval_fail(e, VN_ERR_USAGE, "input 0 is missing or not a tensor");
+    const vn_dtype_t t = e->in[0].t->dtype;
+    if (vn_dtype_is_float(t) && vn_dtype_bits(t) >= 16) return VN_OK;
+    return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s; a floating-point type of at least 16 bits is needed", vn_dtype_name(t));
+}
+
+static vn_status_t apply_to_operand(vn_eval_t *e, vn_fn_id_t id, const double *p) {
+    const vn_tensor_t *x = e->in[0].t;
+    const double *v = vn_arg_f64(e, 0);
+    if (!v) return VN_ERR_NOMEM;
+    return vn_apply(e, 0, &vn_functions[id], p, (vn_plane_t){.value = v, .doubt = vn_doubt(e, 0)}, x->dtype, x->rank, x->dims);
+}
+
+static vn_fn_id_t row_function(const vn_eval_t *e) {
+    return (vn_fn_id_t)vn_registry_find(e->node->domain, e->node->op, e->version)->param;
+}
+
+vn_status_t vn_eval_unary(vn_eval_t *e) {
+    static const double none[VN_FN_PARAMS];
+    const vn_fn_id_t id = row_function(e);
+    if (vn_has(e, 0) && e->in[0].t && vn_dtype_is_int(e->in[0].t->dtype)) return vn_eval_unary_int(e, id);
+    VN_TRY(float_operand(e));
+    VN_TRY(apply_to_operand(e, id, none));
+    return id == VN_F_RELU || id == VN_F_SIGN ? reading_for_nan(e, e->in[0].t) : VN_OK;
+}
+
+/* Attributes of the activations, in the order of their parameters. */
+static const struct {
+    vn_fn_id_t id;
+    struct {
+        const char *name;
+        float fallback;
+    } attr[2];
+} activations[] = {
+    {VN_F_LEAKY, {{"alpha", 0.01f}}},
+    {VN_F_ELU, {{"alpha", 1.0f}}},
+    {VN_F_SELU, {{"alpha", 1.67326319217681884765625f}, {"gamma", 1.05070102214813232421875f}}},
+    {VN_F_CELU, {{"alpha", 1.0f}}},
+    {VN_F_THRESHOLDED, {{"alpha", 1.0f}}},
+    {VN_F_SHRINK, {{"lambd", 0.5f}, {"bias", 0.0f}}},
+    {VN_F_HARD_SIGMOID, {{"alpha", 0.2f}, {"beta", 0.5f}}},
+    {VN_F_SWISH, {{"alpha", 1.0f}}},
+};
+
+vn_status_t vn_eval_activation(vn_eval_t *e) {
+    const vn_fn_id_t id = row_function(e);
+    double p[VN_FN_PARAMS] = {0};
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; ++i)
+        for (int a = 0; a < 2 && activations[i].id == id; ++a)
+            if (activations[i].attr[a].name) p[a] = vn_node_float(e->node, activations[i].attr[a].name, activations[i].attr[a].fallback);
+    if (id == VN_F_SHRINK && vn_has(e, 0) && e->in[0].t && vn_dtype_is_int(e->in[0].t->dtype)) return vn_eval_shrink_int(e, p[0], p[1]);
+    VN_TRY(float_operand(e));
+    VN_TRY(apply_to_operand(e, id, p));
+    return id == VN_F_THRESHOLDED || id == VN_F_SHRINK ? reading_of_nan(e, e->in[0].t) : VN_OK;
+}
+
+vn_status_t vn_eval_gelu(vn_eval_t *e) {
+    static const double none[VN_FN_PARAMS];
+    const char *form = vn_node_string(e->node, "approximate", "none");
+    const bool tanh_form = strcmp(form, "tanh") == 0;
+    if (!tanh_form && strcmp(form, "none") != 0) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "approximate=\"%s\"; known are none and tanh", form);
+    VN_TRY(float_operand(e));
+    return apply_to_operand(e, tanh_form ? VN_F_GELU_TANH : VN_F_GELU, none);
+}
+
+/* ---- com.microsoft: the same functions behind a bias, which is a sum rounded in the working format ---- */
+
+typedef struct biased {
+    const double *x, *b;
+    const double *xe, *be, *xv, *bv;
+    double *value, *err, *var;
+    vn_spacing_t ulp;
+} biased_t;
+
+static void add_piece(void *ctx, const vn_piece_t *p) {
+    biased_t *s = ctx;
+    for (int64_t i = 0; i < p->n; ++i) {
+        const int64_t o = p->out + i, a = p->at[0] + i * p->step[0], b = p->at[1] + i * p->step[1];
+        const double z = s->x[a] + s->b[b], ulp = vn_spacing_at(s->ulp, z);
+        s->value[o] = z;
+        s->err[o] = ulp / 2 + (s->xe ? s->xe[a] : 0) + (s->be ? s->be[b] : 0);
+        if (s->var) s->var[o] = ulp * ulp / 12 + (s->xv ? s->xv[a] : 0) + (s->bv ? s->bv[b] : 0);
+    }
+}
+
+static vn_status_t apply_biased(vn_eval_t *e, vn_fn_id_t id, const double *p) {
+    vn_bcast_t plan;
+    VN_TRY(vn_bcast_plan(e, 2, (const int[]){0, 1}, &plan));
+    const double *x = vn_arg_f64(e, 0), *b = vn_arg_f64(e, 1);
+    if (!x || !b) return VN_ERR_NOMEM;
+    const size_t n = (size_t)(plan.count ? plan.count : 1);
+    biased_t s = {.x = x, .b = b, .xe = e->in[0].err, .be = e->in[1].err, .xv = e->in[0].var, .bv = e->in[1].var,
+                  .ulp = vn_spacing(e->contract->accumulator)};
+    s.value = vn_alloc(n, sizeof(double));
+    s.err = vn_alloc(n, sizeof(double));
+    s.var = vn_alloc(n, sizeof(double));
+    vn_status_t status = VN_OK;
+    if (!s.value || !s.err || !s.var) {
+        status = vn_eval_fail(e, VN_ERR_NOMEM, "no memory for the biased operand");
+    } else {
+        vn_bcast_run(&plan, add_piece, &s);
+        const vn_plane_t plane = {.value = s.value, .doubt = {.err = s.err, .var = s.var}};
+        status = vn_apply(e, 0, &vn_functions[id], p, plane, e->in[0].t->dtype, plan.out_rank, plan.out_dims);
+    }
+    vn_free(s.value);
+    vn_free(s.err);
+    vn_free(s.var);
+    return status;
+}
+
+vn_status_t vn_eval_ms_gelu(vn_eval_t *e) {
+    double p[VN_FN_PARAMS] = {0};
+    const vn_fn_id_t id = row_function(e);
+    VN_TRY(float_operand(e));
+    if (id == VN_F_SWISH) p[0] = vn_node_float(e->node, "alpha", 1.702f);
+    return vn_has(e, 1) ? apply_biased(e, id, p) : apply_to_operand(e, id, p);
+}

@@ -1,0 +1,285 @@
+/* recurrent_run.c -- the steps of one direction of RNN, GRU and LSTM.
+ *
+ * Claim RNN-2 (bounds.md "RNN"): the argument of a gate is a sum of n = in + hidden + biases (+ peephole) terms:
+ * E_z = g(n) (|W| |x| + |R| (|h| + E_h) + |b|) + |R| E_h + |W| E_x + n eta/2, in any order; then RNN-1 per gate, products and sums with all
+ * second-order terms; E_h and E_c are carried from step to step. A state stored in a narrower tensor type adds u_o |h| + eta_o / 2 per step.
+ * Variance: first order, random order of the sum, errors of different steps independent.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "oracle/recurrent.h"
+
+/* Products of a plane with a weight matrix: value, absolute sum, carried error, sum of squares, carried variance. */
+typedef struct planes {
+    double *v, *a, *e, *q, *s;
+} planes_t;
+
+typedef struct state {
+    vn_rnn_layer_t *l;
+    int64_t width;       /* gates * hidden */
+    planes_t xw, hr, rh; /* [steps*batch, width], [batch, width], [batch, hidden] of the reset state (GRU) */
+    double *r_abs, *r_sq;
+    double *hv, *ha, *he, *hq, *hs; /* operand planes of a step */
+    vn_tri_t *z;         /* [hidden] scratch: reset gate */
+    vn_tri_t *reset, *update; /* [batch*hidden] */
+} state_t;
+
+static bool planes_new(planes_t *p, size_t n, bool bound, bool variance) {
+    if (n == 0) n = 1;
+    p->v = vn_alloc(n, sizeof(double));
+    if (bound) p->a = vn_alloc(n, sizeof(double)), p->e = vn_alloc(n, sizeof(double));
+    if (variance) p->q = vn_alloc(n, sizeof(double)), p->s = vn_alloc(n, sizeof(double));
+    return p->v && (!bound || (p->a && p->e)) && (!variance || (p->q && p->s));
+}
+
+static void planes_free(planes_t *p) {
+    vn_free(p->v);
+    vn_free(p->a);
+    vn_free(p->e);
+    vn_free(p->q);
+    vn_free(p->s);
+}
+
+static double *mapped(const double *x, int64_t n, bool square) {
+    double *y = vn_alloc((size_t)(n ? n : 1), sizeof *y);
+    for (int64_t i = 0; y && i < n; ++i) y[i] = square ? x[i] * x[i] : fabs(x[i]);
+    return y;
+}
+
+/* out (columns of it) = plane [m, k] times columns [first, first + n) of the weights. */
+static void multiply(const vn_rnn_layer_t *l, int64_t m, int64_t n, int64_t k, const double *a, const double *w, int64_t first, double *out, int64_t ld) {
+    const int64_t width = l->gates * l->hidden;
+    if (l->w_turned)
+        vn_dgemm(m, n, k, a, k, false, w + first, width, false, out, ld, false);
+    else
+        vn_dgemm(m, n, k, a, k, false, w + first * k, k, true, out, ld, false);
+}
+
+static vn_status_t inputs(state_t *s) {
+    vn_rnn_layer_t *l = s->l;
+    const int64_t rows = l->steps * l->batch, k = l->in, n = s->width;
+    multiply(l, rows, n, k, l->x, l->w, 0, s->xw.v, n);
+    if (!l->bound) return VN_OK;
+    double *w_abs = mapped(l->w, n * k, false), *x_abs = mapped(l->x, rows * k, false);
+    vn_status_t st = w_abs && x_abs ? VN_OK : vn_eval_fail(l->e, VN_ERR_NOMEM, "no memory");
+    if (st == VN_OK) {
+        multiply(l, rows, n, k, x_abs, w_abs, 0, s->xw.a, n);
+        if (l->x_err || l->quantised_x > 0) {
+            for (int64_t i = 0; i < rows * k; ++i) x_abs[i] = (l->x_err ? l->x_err[i] : 0) + l->quantised_x;
+            multiply(l, rows, n, k, x_abs, w_abs, 0, s->xw.e, n);
+        }
+    }
+    vn_free(w_abs);
+    vn_free(x_abs);
+    if (st != VN_OK || !l->variance) return st;
+    double *w_sq = mapped(l->w, n * k, true), *x_sq = mapped(l->x, rows * k, true);
+    if (w_sq && x_sq)
+        multiply(l, rows, n, k, x_sq, w_sq, 0, s->xw.q, n);
+    else
+        st = vn_eval_fail(l->e, VN_ERR_NOMEM, "no memory");
+    vn_free(w_sq);
+    vn_free(x_sq);
+    return st;
+}
+
+/* Planes of a state as it enters a product: rounded to the contract's operand format, with its doubt. */
+static void operand(state_t *s, const vn_tri_t *h) {
+    const vn_rnn_layer_t *l = s->l;
+    const int64_t n = l->batch * l->hidden;
+    for (int64_t i = 0; i < n; ++i) s->hv[i] = h[i].v;
+    if (l->h_format != VN_FMT_NONE) vn_round_array(l->h_format, l->e->contract->operand_rounding, s->hv, n);
+    const double u = l->h_format != VN_FMT_NONE ? vn_format_info(l->h_format)->u : 0;
+    for (int64_t i = 0; l->bound && i < n; ++i) {
+        /* an uncertain state may round to a neighbour: both ends move by up to two spacings */
+        const double e = h[i].e + (h[i].e > 0 ? 4 * u * (fabs(h[i].v) + h[i].e) : 0) + l->quantised_h;
+        s->he[i] = e;
+        s->ha[i] = fabs(s->hv[i]) + e;
+        if (l->variance) s->hq[i] = s->hv[i] * s->hv[i], s->hs[i] = h[i].s;
+    }
+}
+
+static void recur(state_t *s, int64_t first, int64_t n, planes_t *out, int64_t ld) {
+    const vn_rnn_layer_t *l = s->l;
+    multiply(l, l->batch, n, l->hidden, s->hv, l->r, first, out->v, ld);
+    if (!l->bound) return;
+    multiply(l, l->batch, n, l->hidden, s->ha, s->r_abs, first, out->a, ld);
+    multiply(l, l->batch, n, l->hidden, s->he, s->r_abs, first, out->e, ld);
+    if (!l->variance) return;
+    multiply(l, l->batch, n, l->hidden, s->hq, s->r_sq, first, out->q, ld);
+    multiply(l, l->batch, n, l->hidden, s->hs, s->r_sq, first, out->s, ld);
+}
+
+/* A sum of `n` terms: value v, absolute sum a, sum of squares q, carried error e, carried variance s. */
+static vn_tri_t sum(const vn_rnn_layer_t *l, double n, double v, double a, double q, double e, double s) {
+    const double u = l->rule.u, inflate = 1 + n * 0x1p-52;
+    vn_tri_t z = {.v = v};
+    if (!l->bound) return z;
+    z.e = vn_gamma(n, u) * a * inflate + e * inflate + n * l->rule.eta / 2;
+    if (l->variance) z.s = 0.18 * u * u * (n + 1) * (q / 6 + v * v / 3) + 0.18 * u * u * q + s;
+    return z;
+}
+
+/* Gate g of sample b at step t: products with x and h, biases; the part of h may be left out. */
+static vn_tri_t argument(const state_t *s, int64_t t, int64_t b, int g, int64_t k, bool with_h, const vn_tri_t *peep_of) {
+    const vn_rnn_layer_t *l = s->l;
+    const int64_t at = g * l->hidden + k, x = (t * l->batch + b) * s->width + at, h = b * s->width + at;
+    const double wb = l->wb ? l->wb[at] : 0, rb = l->rb && with_h ? l->rb[at] : 0;
+    double n = (double)l->in + 2, v = s->xw.v[x] + wb + rb, a = 0, q = 0, e = 0, var = 0;
+    if (l->bound) a = s->xw.a[x] + s->xw.e[x] + fabs(wb) + fabs(rb), e = s->xw.e[x];
+    if (l->variance) q = s->xw.q[x] + wb * wb + rb * rb;
+    if (with_h) {
+        n += (double)l->hidden;
+        v += s->hr.v[h];
+        if (l->bound) a += s->hr.a[h], e += s->hr.e[h];
+        if (l->variance) q += s->hr.q[h], var += s->hr.s[h];
+    }
+    if (l->peep && peep_of) {
+        static const int order[4] = {0, 1, 2, 0}; /* peepholes stand as i o f; the cell gate has none */
+        const double p = l->peep[order[g] * l->hidden + k], term = p * peep_of->v;
+        n += 1;
+        v += term;
+        a += fabs(p) * (fabs(peep_of->v) + peep_of->e);
+        q += term * term;
+        e += fabs(p) * peep_of->e;
+        var += p * p * peep_of->s;
+    }
+    return sum(l, n, v, a, q, e, var);
+}
+
+static vn_tri_t complement(const vn_rnn_layer_t *l, vn_tri_t a) { /* 1 - a, one rounding */
+    const double y = 1 - a.v;
+    return (vn_tri_t){.v = y, .e = a.e + l->rule.u * (fabs(y) + a.e), .s = a.s + 0.18 * l->rule.u * l->rule.u * y * y};
+}
+
+static vn_tri_t stored(const vn_rnn_layer_t *l, vn_tri_t h) {
+    if (l->u_state > 0 && l->bound) {
+        h.e += l->u_state * (fabs(h.v) + h.e) + l->eta_state / 2;
+        h.s += 0.18 * l->u_state * l->u_state * h.v * h.v;
+    }
+    return h;
+}
+
+static void rnn_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
+    for (int64_t k = 0; k < s->l->hidden; ++k) h[k] = stored(s->l, vn_gate_apply(&s->l->gate[0], &s->l->rule, argument(s, t, b, 0, k, true, NULL)));
+}
+
+static void lstm_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri_t *c) {
+    const vn_rnn_layer_t *l = s->l;
+    const double u = l->rule.u, eta = l->rule.eta;
+    enum { I, O, F, C };
+    for (int64_t k = 0; k < l->hidden; ++k) {
+        const vn_tri_t i = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, I, k, true, &c[k]));
+        const vn_tri_t f = l->input_forget ? complement(l, i) : vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, F, k, true, &c[k]));
+        const vn_tri_t g = vn_gate_apply(&l->gate[1], &l->rule, argument(s, t, b, C, k, true, NULL));
+        const vn_tri_t cell = vn_tri_add(u, vn_tri_mul(u, eta, f, c[k]), vn_tri_mul(u, eta, i, g));
+        const vn_tri_t o = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, O, k, true, &cell));
+        c[k] = cell;
+        h[k] = stored(l, vn_tri_mul(u, eta, o, vn_gate_apply(&l->gate[2], &l->rule, cell)));
+    }
+}
+
+enum { UPDATE, RESET, HIDDEN };
+
+static void gru_gates(state_t *s, int64_t t, int64_t b) {
+    const vn_rnn_layer_t *l = s->l;
+    for (int64_t k = 0; k < l->hidden; ++k) {
+        s->update[b * l->hidden + k] = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, UPDATE, k, true, NULL));
+        s->reset[b * l->hidden + k] = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, RESET, k, true, NULL));
+    }
+}
+
+static void gru_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
+    const vn_rnn_layer_t *l = s->l;
+    const double u = l->rule.u, eta = l->rule.eta;
+    for (int64_t k = 0; k < l->hidden; ++k) {
+        const vn_tri_t z = s->update[b * l->hidden + k], r = s->reset[b * l->hidden + k];
+        vn_tri_t arg = argument(s, t, b, HIDDEN, k, false, NULL), rest;
+        const int64_t at = HIDDEN * l->hidden + k, from = b * l->hidden + k;
+        const double rb = l->rb ? l->rb[at] : 0;
+        const planes_t *p = l->linear_before_reset ? &s->hr : &s->rh;
+        const int64_t i = l->linear_before_reset ? b * s->width + at : from;
+        rest = sum(l, (double)l->hidden + 1, p->v[i] + rb, l->bound ? p->a[i] + fabs(rb) : 0, l->variance ? p->q[i] + rb * rb : 0, l->bound ? p->e[i] : 0,
+                   l->variance ? p->s[i] : 0);
+        if (l->linear_before_reset) rest = vn_tri_mul(u, eta, r, rest);
+        arg = vn_tri_add(u, arg, rest);
+        /* the additions of both parts may be mixed in any order: count them all on all terms */
+        if (l->bound && !l->linear_before_reset) {
+            const int64_t x = (t * l->batch + b) * s->width + at;
+            const double a = s->xw.a[x] + p->a[i] + fabs(rb) + (l->wb ? fabs(l->wb[at]) : 0), n = (double)(l->in + l->hidden) + 2;
+            arg.e = fmax(arg.e, vn_gamma(n, u) * a * (1 + n * 0x1p-52) + (s->xw.e[x] + p->e[i]) * (1 + u) + n * eta / 2);
+        }
+        const vn_tri_t cand = vn_gate_apply(&l->gate[1], &l->rule, arg);
+        vn_tri_t y = vn_tri_add(u, vn_tri_mul(u, eta, complement(l, z), cand), vn_tri_mul(u, eta, z, h[k]));
+        y.e += 3 * u * fabs(z.v) * (fabs(cand.v) + fabs(h[k].v)); /* also as cand + z (h - cand) */
+        h[k] = stored(l, y);
+    }
+}
+
+/* GRU, reset before the product: the operand is r * h. */
+static void gru_reset_product(state_t *s, const vn_tri_t *h) {
+    vn_rnn_layer_t *l = s->l;
+    vn_tri_t *scaled = s->z;
+    for (int64_t i = 0; i < l->batch * l->hidden; ++i) scaled[i] = vn_tri_mul(l->rule.u, l->rule.eta, s->reset[i], h[i]);
+    operand(s, scaled);
+    recur(s, HIDDEN * l->hidden, l->hidden, &s->rh, l->hidden);
+}
+
+static void steps(state_t *s) {
+    vn_rnn_layer_t *l = s->l;
+    const int64_t H = l->hidden;
+    for (int64_t step = 0; step < l->steps; ++step) {
+        operand(s, l->h);
+        recur(s, 0, s->width, &s->hr, s->width);
+        if (l->kind == 'G') {
+            for (int64_t b = 0; b < l->batch; ++b)
+                if (step < l->lens[b]) gru_gates(s, l->reverse ? l->lens[b] - 1 - step : step, b);
+            if (!l->linear_before_reset) gru_reset_product(s, l->h);
+        }
+        for (int64_t b = 0; b < l->batch; ++b) {
+            if (step >= l->lens[b]) continue; /* past the end of this sample: state kept, output zero */
+            const int64_t t = l->reverse ? l->lens[b] - 1 - step : step;
+            vn_tri_t *h = l->h + b * H;
+            if (l->kind == 'R') rnn_cell(s, t, b, h);
+            if (l->kind == 'G') gru_cell(s, t, b, h);
+            if (l->kind == 'L') lstm_cell(s, t, b, h, l->c + b * H);
+            if (l->y) memcpy(l->y + (t * l->batch + b) * H, h, (size_t)H * sizeof *h);
+        }
+    }
+}
+
+vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
+    state_t s = {.l = l, .width = l->gates * l->hidden};
+    const int64_t n = l->batch * l->hidden;
+    const size_t room = (size_t)(n ? n : 1);
+    bool good = planes_new(&s.xw, (size_t)(l->steps * l->batch * s.width), l->bound, l->variance) &&
+                planes_new(&s.hr, (size_t)(l->batch * s.width), l->bound, l->variance);
+    double **planes[] = {&s.hv, &s.ha, &s.he, &s.hq, &s.hs};
+    for (int i = 0; i < 5; ++i) good &= (*planes[i] = vn_alloc(room, sizeof(double))) != NULL;
+    if (l->bound) good &= (s.r_abs = mapped(l->r, s.width * l->hidden, false)) != NULL;
+    if (l->variance) good &= (s.r_sq = mapped(l->r, s.width * l->hidden, true)) != NULL;
+    if (l->kind == 'G') {
+        good &= planes_new(&s.rh, room, l->bound, l->variance);
+        s.z = vn_alloc(room, sizeof *s.z);
+        s.reset = vn_alloc(room, sizeof *s.reset);
+        s.update = vn_alloc(room, sizeof *s.update);
+        good &= s.z && s.reset && s.update;
+    }
+    vn_status_t st = good ? VN_OK : vn_eval_fail(l->e, VN_ERR_NOMEM, "no memory");
+    for (int64_t i = 0; i < n; ++i) {
+        l->h[i] = (vn_tri_t){.v = l->h0 ? l->h0[i] : 0};
+        if (l->c) l->c[i] = (vn_tri_t){.v = l->c0 ? l->c0[i] : 0};
+    }
+    if (st == VN_OK) st = inputs(&s);
+    if (st == VN_OK) steps(&s);
+    planes_free(&s.xw);
+    planes_free(&s.hr);
+    planes_free(&s.rh);
+    for (int i = 0; i < 5; ++i) vn_free(*planes[i]);
+    vn_free(s.r_abs);
+    vn_free(s.r_sq);
+    vn_free(s.z);
+    vn_free(s.reset);
+    vn_free(s.update);
+    return st;
+}

@@ -1,0 +1,102 @@
+/* backends.c -- the table of back ends: names, options, devices, what brings them. A new back end is a row here and a folder in workers/. */
+#include <string.h>
+
+#include "worker/internal.h"
+
+#define OPTIONS(t) .options = (t), .n_options = (int)(sizeof(t) / sizeof *(t))
+
+static const vn_option_row_t onnxruntime_options[] = {
+    {"provider", VN_OPTION_CHOICE, "cpu cuda tensorrt rocm openvino dnnl xnnpack coreml webgpu"},
+    {"optimisation", VN_OPTION_CHOICE, "all extended basic none"},
+    {"threads", VN_OPTION_COUNT, NULL},
+    {"deterministic", VN_OPTION_FLAG, NULL},
+};
+
+static const vn_option_row_t openvino_options[] = {
+    {"precision", VN_OPTION_CHOICE, "f32 bf16 f16 default"},
+    {"execution", VN_OPTION_CHOICE, "performance accuracy"},
+    {"threads", VN_OPTION_COUNT, NULL},
+};
+
+static const vn_option_row_t mutant_options[] = {
+    {"operands", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16"},
+    {"accumulator", VN_OPTION_CHOICE, "f32 f64 f16 bf16"},
+    {"result", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16"},
+    {"association", VN_OPTION_CHOICE, "sequential reversed pairwise lanes8 blocks128 fma"},
+    {"ftz", VN_OPTION_FLAG, NULL},
+    {"daz", VN_OPTION_FLAG, NULL},
+    {"threads", VN_OPTION_COUNT, NULL},
+};
+
+static const vn_option_row_t null_options[] = {
+    {"exit", VN_OPTION_NUMBER, NULL},
+    {"signal", VN_OPTION_CHOICE, "SEGV ABRT FPE BUS ILL KILL TERM"},
+    {"hang", VN_OPTION_FLAG, NULL},
+    {"silent", VN_OPTION_FLAG, NULL},
+    {"slow", VN_OPTION_NUMBER, NULL},
+    {"hugememory", VN_OPTION_COUNT, NULL},
+    {"few", VN_OPTION_FLAG, NULL},
+    {"misshapen", VN_OPTION_FLAG, NULL},
+    {"wrongtype", VN_OPTION_FLAG, NULL},
+    {"overrun", VN_OPTION_FLAG, NULL},
+    {"underrun", VN_OPTION_FLAG, NULL},
+    {"poison", VN_OPTION_FLAG, NULL},
+    {"refuse", VN_OPTION_CHOICE, "unsupported error notfound memory"},
+    {"garbage", VN_OPTION_CHOICE,
+     "text array truncated cut binary deep long id noid ok error kindless outputs many duplicate noname kind hostopen nodtype dtype dims "
+     "rank negative overflow bytes offset foreign seconds twice"},
+    {"at", VN_OPTION_CHOICE, "hello load run"},
+};
+
+enum { ONNXRUNTIME, OPENVINO, MLX, IREE, XLA, ONEDNN, BLAS, GGML, OPENCL, CUDA, TORCH, MUTANT, NULL_WORKER, N_BACKENDS };
+
+/* The order is that of every list a user sees. */
+static const vn_backend_info_t infos[N_BACKENDS] = {
+    [ONNXRUNTIME] = {.name = "onnxruntime", .alias = "ort", .summary = "ONNX Runtime", .packages = "onnxruntime numpy",
+                     .options = "provider=cpu|cuda|tensorrt|rocm|openvino|dnnl|xnnpack|coreml|webgpu "
+                                "optimisation=all|extended|basic|none threads=N deterministic"},
+    [OPENVINO] = {.name = "openvino", .summary = "OpenVINO", .packages = "openvino",
+                  .options = "precision=f32|bf16|f16|default execution=performance|accuracy threads=N PROPERTY=VALUE"},
+    [MLX] = {.name = "mlx", .summary = "MLX", .options = "", .packages = "mlx mlx-cpu", .optional = true},
+    [IREE] = {.name = "iree", .summary = "IREE, compiled from StableHLO", .options = "",
+              .packages = "iree-base-compiler iree-base-runtime", .optional = true},
+    [XLA] = {.name = "xla", .summary = "XLA through JAX", .options = "", .packages = "jax jaxlib", .optional = true},
+    [ONEDNN] = {.name = "onednn", .summary = "oneDNN primitives", .options = "", .optional = true},
+    [BLAS] = {.name = "blas", .summary = "BLAS libraries", .options = "", .optional = true},
+    [GGML] = {.name = "ggml", .summary = "ggml", .options = "", .optional = true},
+    [OPENCL] = {.name = "opencl", .summary = "OpenCL kernels", .options = "", .optional = true},
+    [CUDA] = {.name = "cuda", .summary = "cuBLAS and cuDNN", .options = "", .optional = true},
+    [TORCH] = {.name = "torch", .summary = "PyTorch", .options = "", .packages = "torch", .optional = true},
+    [MUTANT] = {.name = "mutant", .summary = "the judge's test animal: a CPU back end with a chosen arithmetic and schedule",
+                .options = "operands=f32|tf32-rn|tf32-rz|tf32-rna|bf16|f16 accumulator=f32|f64|f16|bf16 "
+                           "result=f32|tf32-rn|tf32-rz|tf32-rna|bf16|f16 association=sequential|reversed|pairwise|lanes8|blocks128|fma "
+                           "ftz daz threads=N"},
+    [NULL_WORKER] = {.name = "null", .summary = "the smallest complete worker: every output is zero; switches for every way to fail",
+                     .options = "exit=STATUS signal=NAME hang silent slow=MS hugememory=MiB few misshapen wrongtype overrun underrun "
+                                "poison refuse=KIND garbage=KIND at=hello|load|run"},
+};
+
+/* VN_FORM_MISSING: known by name; what runs them is not part of this build. */
+static const vn_backend_row_t rows[N_BACKENDS] = {
+    [ONNXRUNTIME] = {&infos[ONNXRUNTIME], .form = VN_FORM_SCRIPT, .file = "onnxruntime_worker.py", .module = "onnxruntime",
+                     OPTIONS(onnxruntime_options)},
+    [OPENVINO] = {&infos[OPENVINO], .form = VN_FORM_PROGRAM, .file = "vernier-worker-openvino", .module = "openvino", .properties = true,
+                  OPTIONS(openvino_options)},
+    [MLX] = {&infos[MLX]}, [IREE] = {&infos[IREE]}, [XLA] = {&infos[XLA]}, [ONEDNN] = {&infos[ONEDNN]}, [BLAS] = {&infos[BLAS]},
+    [GGML] = {&infos[GGML]}, [OPENCL] = {&infos[OPENCL]}, [CUDA] = {&infos[CUDA]}, [TORCH] = {&infos[TORCH]},
+    [MUTANT] = {&infos[MUTANT], .form = VN_FORM_PROGRAM, .file = "vernier-worker-mutant", .devices = "cpu", .own_code = true,
+                OPTIONS(mutant_options)},
+    [NULL_WORKER] = {&infos[NULL_WORKER], .form = VN_FORM_PROGRAM, .file = "vernier-worker-null", .devices = "cpu", .own_code = true,
+                     OPTIONS(null_options)},
+};
+
+int vn_backends(const vn_backend_info_t **out) {
+    *out = infos;
+    return N_BACKENDS;
+}
+
+const vn_backend_row_t *vn_backend_row(const char *name) {
+    for (int i = 0; i < N_BACKENDS; ++i)
+        if (strcmp(infos[i].name, name) == 0 || (infos[i].alias && strcmp(infos[i].alias, name) == 0)) return &rows[i];
+    return NULL;
+}
