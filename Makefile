@@ -50,6 +50,8 @@ test-full: build
 	@tools/setup --all
 	@ctest --test-dir build --output-on-failure --no-tests=error -j2
 	@VERNIER_TEST_FULL=1 $(PYTEST) tests
+	@tools/setup --lint
+	@tools/lint --deep
 
 bench: build
 	@tools/setup --bench

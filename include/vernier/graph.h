@@ -165,8 +165,8 @@ VN_API vn_status_t vn_model_write(const vn_model_t *m, const char *path, vn_erro
  * Paths      unique in the model, and in each function's body (there relative to the call). A node's name if it is the only one of that
  *            name in its graph and shorter than 512 bytes; else OpType_k, k its place in the sorted graph. Inside bodies after the path of
  *            the node and the attribute's name without _branch: If_3/then/Add_5.
- * Errors     PARSE: a value or an attribute is defined twice, a value is read that nothing provides, nodes form a cycle (the first five are named), no
- *            opset_import for ai.onnx, a function that calls itself. RANGE: nesting.
+ * Errors     PARSE: a value or an attribute is defined twice, a value is read that nothing provides, nodes form a cycle (the first five
+ *            are named), no opset_import for ai.onnx, a function that calls itself. RANGE: nesting.
  * Threads    none concurrently; afterwards all looking functions may be called from any thread.
  */
 VN_API vn_status_t vn_model_finish(vn_model_t *m, vn_error_t *err);

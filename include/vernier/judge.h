@@ -66,6 +66,7 @@ typedef struct vn_question {
     const char *const *form_error; /* per output, "" fine, or NULL */
     double alpha;                 /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
     vn_effort_t effort;
+    bool no_hypotheses;           /* stop below rung 7: the caller only asks whether the contract explains it */
     vn_run_fn run;
     void *run_ctx;
 } vn_question_t;

@@ -9,7 +9,8 @@
 #include "tensor/wire.h"
 
 /* ---- a bounded allocator: what a file may make protobuf-c allocate is a multiple of what the file holds ----
- * The dearest things that real models have many of are dimensions (4 bytes in the file, some 100 here) and unpacked integers (2 bytes, 48). */
+ * The dearest things that real models have many of are dimensions (4 bytes in the file, some 100 here) and unpacked integers (2 bytes
+ * there, 48 here). */
 
 enum { BYTES_PER_BYTE = 64, BYTES_FREE = 1 << 24 };
 

@@ -261,7 +261,7 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     }
     if (follows_reading(c)) return VN_OK;
     bool explained = false;
-    VN_TRY(vn_hypotheses(c, &explained, err));
+    if (!c->q->no_hypotheses) VN_TRY(vn_hypotheses(c, &explained, err));
     if (explained) return VN_OK;
     if (m->outside) {
         f->verdict = VN_BUG;

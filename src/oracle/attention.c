@@ -344,10 +344,13 @@ vn_status_t vn_attention_run(vn_attention_t *a) {
         return vn_eval_fail(e, VN_ERR_RANGE, "too many keys");
     work_t w = {.a = a, .u = vn_u(e), .eta = vn_eta(e), .model = vn_exp_model(e), .bound = e->want >= VN_WANT_BOUND, .variance = e->want >= VN_WANT_VARIANCE};
     const vn_format_info_t *t = vn_format_info(vn_format_of(e->out[a->k_out].dtype));
-    if (a->body16 && w.bound && e->contract->tier != VN_TIER_IEEE && t->p < vn_format_info(w.model.acc)->p) {
-        w.type16 = t;
-        VN_TRY(vn_out_wide(e, a->k_out, "16-bit-scores"));
-        if (a->k_tap >= 0 && a->tap != VN_TAP_WEIGHTS) VN_TRY(vn_out_wide(e, a->k_tap, "16-bit-scores"));
+    const bool narrow = t->p < vn_format_info(w.model.acc)->p, body64 = t->p == 53 && vn_node_attr(e->node, "scale");
+    if (a->body16 && w.bound && e->contract->tier != VN_TIER_IEEE && (narrow || body64)) {
+        /* f64 with a scale attribute: the body takes its root in f32 */
+        const char *note = narrow ? "16-bit-scores" : "f32-scale";
+        w.type16 = narrow ? t : vn_format_info(VN_FMT_F32);
+        VN_TRY(vn_out_wide(e, a->k_out, note));
+        if (a->k_tap >= 0 && a->tap != VN_TAP_WEIGHTS) VN_TRY(vn_out_wide(e, a->k_tap, note));
     }
     if (w.bound && w.model.acc == VN_FMT_F64) VN_TRY(vn_out_own(e, a->k_out));
     e->out[a->k_out].terms = a->keys;

@@ -19,7 +19,7 @@ vn_status_t vn_conv_plan(vn_eval_t *e, int kx, int kw, bool transposed, vn_conv_
     if (!vn_i64_mul(transposed ? w->dims[1] : w->dims[0], transposed ? c->groups : 1, &c->maps)) return vn_eval_fail(e, VN_ERR_RANGE, "too many filters");
     c->mg = c->maps / c->groups;
     VN_TRY(transposed ? vn_windows_read_transposed(e, x->rank - 2, x->dims + 2, w->dims + 2, &c->w)
-                      : vn_windows_read(e, x->rank - 2, x->dims + 2, w->dims + 2, &c->w));
+                      : vn_windows_read(e, x->rank - 2, x->dims + 2, w->dims + 2, false, &c->w));
     if (!vn_i64_mul(c->cg, c->w.taps, &c->depth)) return vn_eval_fail(e, VN_ERR_RANGE, "too many taps");
     c->dims[0] = c->batch;
     c->dims[1] = c->maps;

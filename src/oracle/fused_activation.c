@@ -16,7 +16,7 @@ typedef struct act {
 /* Value at x, largest slope on [lo, hi], own error of the evaluation at y. */
 typedef struct act_fn {
     const char *name, *budget;
-    double a, b; /* defaults */
+    double a, b; /* defaults: f32 attributes */
     double (*value)(const act_t *, double x);
     double (*slope)(const act_t *, double lo, double hi);
     double (*error)(const act_t *, double x, double y);
@@ -52,9 +52,9 @@ static double sigmoid_error(const act_t *p, double x, double y) { return (void)x
 
 static const act_fn_t table[] = {
     {"Relu", NULL, 0, 0, relu, relu_slope, no_error},
-    {"LeakyRelu", NULL, 0.01, 0, leaky, leaky_slope, leaky_error},
+    {"LeakyRelu", NULL, 0.01f, 0, leaky, leaky_slope, leaky_error},
     {"Clip", NULL, -INFINITY, INFINITY, clip, clip_slope, no_error},
-    {"HardSigmoid", NULL, 0.2, 0.5, hard, hard_slope, hard_error},
+    {"HardSigmoid", NULL, 0.2f, 0.5, hard, hard_slope, hard_error},
     {"Tanh", "tanh", 0, 0, tanh_value, tanh_slope, budget_error},
     {"Sigmoid", "sigmoid", 0, 0, sigmoid, sigmoid_slope, sigmoid_error},
 };

@@ -19,7 +19,9 @@
 
 vn_norm_rule_t vn_norm_rule(const vn_eval_t *e, double epsilon, bool mean) {
     vn_norm_rule_t r = {.acc = e->contract->accumulator, .epsilon = epsilon, .mean = mean, .ftz = e->contract->ftz, .t_rsqrt = vn_budget(e, "rsqrt")};
-    const int64_t stash = vn_node_int(e->node, "stash_type", VN_F64);
+    const bool staged = strcmp(e->node->op, "LayerNormalization") == 0 || strcmp(e->node->op, "RMSNormalization") == 0 ||
+                        (strcmp(e->node->op, "GroupNormalization") == 0 && e->version >= 21);
+    const int64_t stash = staged ? vn_node_int(e->node, "stash_type", VN_F32) : VN_F64;
     const vn_format_t named = vn_format_of((vn_dtype_t)stash);
     /* The standard computes stage one in the stash type: for wider tensors (f64 under the default, f32) that is the arithmetic. */
     if (named != VN_FMT_NONE && vn_format_info(named)->p < vn_format_info(r.acc)->p) r.acc = named;

@@ -2,7 +2,8 @@
  *
  * Claim RESIZE-6. Positions p_i = (2 i + 1)/n - 1, or 2 i/(n - 1) - 1 with align_corners (n = 1: -1); each is off by at most 4 u in f32
  * (step, product, start, sum; steps added up: n u more). An output is theta . (x, y[, z], 1): k + 1 terms,
- * g(k+2) (sum |theta p| + |t|) + (4 + n) u sum |theta|.
+ * g(k+2) (sum |theta p| + |t|) + (4 + n) u sum |theta|. Second tier of 16-bit types, "16-bit-function-body": the standard's body computes the
+ * positions and the product in the type, the same with its u.
  */
 #include <math.h>
 
@@ -31,6 +32,10 @@ vn_status_t vn_eval_affine_grid(vn_eval_t *e) {
     const double u = fmax(vn_u(e), 0x1p-53), g = vn_gamma(axes + 2, u);
     vn_ref_t *r = &e->out[0];
     r->terms = axes + 1;
+    const vn_format_info_t *type = vn_format_info(vn_format_of(t->dtype));
+    const double ut = type->u, gt = vn_gamma(axes + 2, ut);
+    const bool second = r->bound && e->contract->tier != VN_TIER_IEEE && type->u > u;
+    if (second) VN_TRY(vn_out_wide(e, 0, "16-bit-function-body"));
     int64_t longest = 1;
     for (int a = 0; a < axes; ++a) longest = dims[1 + a] > longest ? dims[1 + a] : longest;
     for (int64_t i = 0; i < r->count; ++i) {
@@ -50,6 +55,7 @@ vn_status_t vn_eval_affine_grid(vn_eval_t *e) {
         }
         r->value[i] = y;
         if (r->bound) r->bound[i] = isfinite(y) ? g * sum + (4 + (double)longest) * u * weight : 0;
+        if (second) r->wide[i] = isfinite(y) ? gt * sum + (4 + (double)longest) * ut * weight : 0;
         if (r->var) r->var[i] = u * u * (sum * sum + weight * weight);
     }
     return VN_OK;

@@ -88,12 +88,12 @@ static void max_range(void *ctx, int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) max_one(ctx, at);
 }
 
-static vn_status_t max_pool(vn_eval_t *e, bool global) {
+static vn_status_t max_pool(vn_eval_t *e, vn_pool_form_t form) {
     max_job_t j = {.e = e, .column_major = vn_node_int(e->node, "storage_order", 0) != 0};
     const vn_tensor_t *x = e->in[0].t;
     const bool floating = vn_dtype_is_float(x->dtype), indices = e->n_out > 1 && *e->node->outputs[1];
     if (!floating && !(vn_dtype_is_int(x->dtype) && vn_dtype_bits(x->dtype) <= 32)) return vn_eval_fail(e, VN_ERR_DTYPE, "no maximum of %s", vn_dtype_name(x->dtype));
-    VN_TRY(vn_pool_plan(e, global, &j.p));
+    VN_TRY(vn_pool_plan(e, form, &j.p));
     if (floating) {
         VN_TRY(vn_out_float(e, 0, x->dtype, j.p.rank, j.p.dims));
         vn_out_rounded(e, 0);
@@ -119,8 +119,11 @@ static vn_status_t max_pool(vn_eval_t *e, bool global) {
     return VN_OK;
 }
 
-vn_status_t vn_eval_max_pool(vn_eval_t *e) { return max_pool(e, false); }
-vn_status_t vn_eval_global_max_pool(vn_eval_t *e) { return max_pool(e, true); }
+vn_status_t vn_eval_max_pool(vn_eval_t *e) {
+    VN_TRY(max_pool(e, VN_POOL_WINDOWS));
+    return vn_pool_unpadded_reading(e, max_pool);
+}
+vn_status_t vn_eval_global_max_pool(vn_eval_t *e) { return max_pool(e, VN_POOL_GLOBAL); }
 
 vn_status_t vn_infer_max_pool(vn_eval_t *e) {
     VN_TRY(vn_pool_infer(e, false));

@@ -44,7 +44,7 @@ static vn_status_t run(vn_eval_t *e, bool global) {
     sub.in = &first;
     sub.n_in = 1;
     vn_pool_t p;
-    VN_TRY(vn_pool_plan(&sub, global, &p));
+    VN_TRY(vn_pool_plan(&sub, global ? VN_POOL_GLOBAL : VN_POOL_WINDOWS_UNCROPPED, &p));
     int64_t dims[VN_MAX_RANK];
     memcpy(dims, p.dims, sizeof dims);
     if (last) {

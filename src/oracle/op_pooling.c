@@ -99,12 +99,12 @@ static bool may_overflow(const double *x, int64_t n, double terms, double limit)
     return !(max * (terms + 2) < limit);
 }
 
-static vn_status_t average(vn_eval_t *e, bool global) {
+static vn_status_t average(vn_eval_t *e, vn_pool_form_t form) {
     average_job_t j = {.e = e, .acc = e->contract->accumulator, .u = vn_u(e), .eta = vn_eta(e)};
     const vn_tensor_t *x = e->in[0].t;
     bool empty = false, overhang = false;
     VN_TRY(need_float(e));
-    VN_TRY(vn_pool_plan(e, global, &j.p));
+    VN_TRY(vn_pool_plan(e, form, &j.p));
     VN_TRY(vn_out_float(e, 0, x->dtype, j.p.rank, j.p.dims));
     VN_TRY(vn_out_lo(e, 0));
     if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, 0));
@@ -112,8 +112,8 @@ static vn_status_t average(vn_eval_t *e, bool global) {
     if (!j.x) return VN_ERR_NOMEM;
     j.err = vn_arg_err(e, 0);
     j.var = e->in[0].var;
-    j.include_pad = !global && vn_node_int(e->node, "count_include_pad", 0) != 0;
-    if (!global) look_at_windows(&j.p, &empty, &overhang);
+    j.include_pad = form != VN_POOL_GLOBAL && vn_node_int(e->node, "count_include_pad", 0) != 0;
+    if (form != VN_POOL_GLOBAL) look_at_windows(&j.p, &empty, &overhang);
     e->out[0].terms = vn_pool_capacity(&j.p);
     if (empty || may_overflow(j.x, x->count, (double)e->out[0].terms, vn_format_info(j.acc)->max)) VN_TRY(vn_out_flags(e, 0));
     vn_tensor_t *reading = NULL;
@@ -133,8 +133,11 @@ static vn_status_t average(vn_eval_t *e, bool global) {
     return j.failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for windows") : VN_OK;
 }
 
-static vn_status_t eval_average(vn_eval_t *e) { return average(e, false); }
-static vn_status_t eval_global_average(vn_eval_t *e) { return average(e, true); }
+static vn_status_t eval_average(vn_eval_t *e) {
+    VN_TRY(average(e, VN_POOL_WINDOWS));
+    return vn_pool_unpadded_reading(e, average);
+}
+static vn_status_t eval_global_average(vn_eval_t *e) { return average(e, VN_POOL_GLOBAL); }
 
 /* ---- Lp ---- */
 
@@ -212,12 +215,12 @@ static void lp_range(void *ctx, int64_t begin, int64_t end) {
     vn_free(buffer);
 }
 
-static vn_status_t lp(vn_eval_t *e, bool global) {
+static vn_status_t lp(vn_eval_t *e, vn_pool_form_t form) {
     lp_job_t j = {.e = e, .power = vn_node_int(e->node, "p", 2), .u = vn_u(e), .eta = vn_eta(e), .t_sqrt = vn_budget(e, "sqrt"), .t_pow = vn_budget(e, "pow")};
     const vn_tensor_t *x = e->in[0].t;
     VN_TRY(need_float(e));
     if (j.power < 1 || j.power > 1024) return vn_eval_fail(e, VN_ERR_RANGE, "p = %lld", (long long)j.power);
-    VN_TRY(vn_pool_plan(e, global, &j.p));
+    VN_TRY(vn_pool_plan(e, form, &j.p));
     VN_TRY(vn_out_float(e, 0, x->dtype, j.p.rank, j.p.dims));
     VN_TRY(vn_out_lo(e, 0));
     if (e->want >= VN_WANT_BOUND) {
@@ -234,8 +237,11 @@ static vn_status_t lp(vn_eval_t *e, bool global) {
     return j.failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for windows") : VN_OK;
 }
 
-static vn_status_t eval_lp(vn_eval_t *e) { return lp(e, false); }
-static vn_status_t eval_global_lp(vn_eval_t *e) { return lp(e, true); }
+static vn_status_t eval_lp(vn_eval_t *e) {
+    VN_TRY(lp(e, VN_POOL_WINDOWS));
+    return vn_pool_unpadded_reading(e, lp);
+}
+static vn_status_t eval_global_lp(vn_eval_t *e) { return lp(e, VN_POOL_GLOBAL); }
 
 static vn_status_t infer_pool(vn_eval_t *e) { return vn_pool_infer(e, false); }
 static vn_status_t infer_global(vn_eval_t *e) { return vn_pool_infer(e, true); }

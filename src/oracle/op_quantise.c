@@ -243,9 +243,9 @@ static void dequantise_lines(void *ctx, int64_t begin, int64_t end) {
             j->value[i] = y;
             if (j->lo) j->lo[i] = isfinite(y) ? fma(d, s, -y) : 0;
             if (!j->bound) continue;
-            const double half = vn_spacing_at(j->ulp, y) / 2, size = fabs(y);
+            const double size = fabs(y), half = vn_spacing_at(j->ulp, y * (1 + 4 * j->u)) / 2;
             double e = j->demand ? 0 : half;
-            if (fabs(d) > j->exact_limit) e += j->u * (1 + j->u) * size + half; /* the difference is rounded before the product */
+            if (fabs(d) > j->exact_limit) e += j->u * (1 + j->u) * size; /* the difference is rounded before the product */
             e += j->scale_loss * (1 + j->u) * size;
             if (j->err) e += fabs(d) * j->err[k];
             j->bound[i] = isfinite(y) ? e : 0;

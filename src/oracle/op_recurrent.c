@@ -1,7 +1,8 @@
 /* op_recurrent.c -- family "recurrent": RNN, GRU, LSTM of ai.onnx, DynamicQuantizeLSTM of com.microsoft.
  *
  * Claims RNN-1 (recurrent_gate.c), RNN-2 (recurrent_run.c). Reverse directions read each sample backwards from its own length; results stand
- * at the original time. Past a sample's length Y is 0 and Y_h, Y_c keep the last state. Clipping applies to the arguments of gates.
+ * at the original time. Past a sample's length Y is 0 and Y_h, Y_c keep the last state. Clipping applies to the arguments of gates; reading
+ * "clip-cell": also to the cell before h.
  * DynamicQuantizeLSTM: the value is the exact function of the dequantised weights. Back ends quantise the activations too (8 bits per
  * tensor): second tier "quantised-activations", each x within range/510, each h within the range 2/510 of a state in [-1, 1].
  */
@@ -49,7 +50,7 @@ static vn_status_t functions(vn_eval_t *e, plan_t *p) {
             const bool takes_beta = g->kind == VN_GATE_AFFINE || g->kind == VN_GATE_SCALED_TANH || g->kind == VN_GATE_HARD_SIGMOID;
             if (takes_alpha && a < n_alpha) g->alpha = alpha[a++];
             if (takes_beta && b < n_beta) g->beta = beta[b++];
-            g->clip = clip > 0 ? clip : INFINITY;
+            g->clip = clip > 0 && !(p->spec.kind == 'L' && k == 2) ? clip : INFINITY;
         }
     return VN_OK;
 }
@@ -252,6 +253,29 @@ static vn_status_t outputs(vn_eval_t *e, const plan_t *p) {
     return VN_OK;
 }
 
+/* A second run's values of direction d into planes that become a reading. */
+static void put_reading(const vn_eval_t *e, const plan_t *p, int d, const vn_rnn_layer_t *l, double *const planes[3]) {
+    const int64_t T = p->steps, B = p->batch, H = p->hidden, D = p->directions;
+    for (int64_t b = 0; b < B; ++b)
+        for (int64_t k = 0; k < H; ++k) {
+            for (int64_t t = 0; t < T && planes[0]; ++t) planes[0][(p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k] = l->y[(t * B + b) * H + k].v;
+            const int64_t at = (p->batch_first ? b * D + d : d * B + b) * H + k;
+            if (e->n_out > 1 && planes[1]) planes[1][at] = l->h[b * H + k].v;
+            if (e->n_out > 2 && planes[2]) planes[2][at] = l->c[b * H + k].v;
+        }
+}
+
+static vn_status_t finish_reading(vn_eval_t *e, double *const planes[3]) {
+    for (int k = 0; k < e->n_out && k < 3; ++k) {
+        vn_tensor_t *t;
+        if (!planes[k]) continue;
+        VN_TRY(vn_tensor_new_raw(e->out[k].dtype, e->out[k].rank, e->out[k].dims, &t, e->err));
+        vn_tensor_from_f64(t, planes[k], VN_RNE, false);
+        VN_TRY(vn_out_reading(e, k, "clip-cell", t));
+    }
+    return VN_OK;
+}
+
 static double range_with_zero(const double *x, int64_t n) {
     double lo = 0, hi = 0;
     for (int64_t i = 0; i < n; ++i) lo = fmin(lo, x[i]), hi = fmax(hi, x[i]);
@@ -264,7 +288,10 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
     VN_TRY(outputs(e, p));
     const int64_t D = p->directions, H = p->hidden, G = p->spec.gates, B = p->batch;
     const vn_format_info_t *store = vn_format_info(vn_format_of(e->in[0].t->dtype)), *acc = vn_format_info(e->contract->accumulator);
-    const bool narrow = store && store->p < acc->p;
+    const bool narrow = store && store->p < acc->p, clips = p->spec.kind == 'L' && vn_node_attr(e->node, "clip") != NULL;
+    double *second[3] = {NULL, NULL, NULL};
+    for (int k = 0; clips && k < e->n_out && k < 3; ++k)
+        if (e->out[k].value && !(second[k] = buffer(bag, e->out[k].count))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int d = 0; d < D; ++d) {
         vn_rnn_layer_t l = {.e = e, .kind = p->spec.kind, .gates = (int)G, .steps = p->steps, .batch = B, .in = p->in, .hidden = H, .x = c.x, .x_err = c.x_err,
                             .w = c.w + d * G * H * p->in, .r = c.r + d * G * H * H, .w_turned = p->spec.quantised, .lens = c.lens,
@@ -297,12 +324,19 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
             s = vn_rnn_run(&l);
             if (s == VN_OK) put_direction(e, p, d, &l, true);
         }
+        if (s == VN_OK && clips) {
+            l.gate[2].clip = l.gate[0].clip;
+            l.bound = l.variance = false;
+            memset(l.y, 0, n * (size_t)(p->steps ? p->steps : 1) * sizeof *l.y);
+            s = vn_rnn_run(&l);
+            if (s == VN_OK) put_reading(e, p, d, &l, second);
+        }
         vn_free(l.h);
         vn_free(l.c);
         vn_free(l.y);
         VN_TRY(s);
     }
-    return VN_OK;
+    return clips ? finish_reading(e, second) : VN_OK;
 }
 
 static vn_status_t eval(vn_eval_t *e) {

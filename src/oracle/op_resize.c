@@ -4,8 +4,8 @@
  * exact value, and the errors of RESIZE-1 to RESIZE-4 add up along the way. Nearest moves bits: where the coordinate lies within dc of a
  * tie, `either` holds the other neighbour (several axes at once: void). Integer tensors: the value is computed and cut; the rounded value is
  * the other choice.
- * Reading "integer-length": with scales, align_corners and crops divide by the integer output length (the text); the value follows the
- * reference and the node tests, scale * length.
+ * Readings: "real-length", with scales, align_corners and crops divide by scale * length (the reference) instead of the integer output length
+ * (the text). "ceil-when-shrinking", nearest before opset 11 with a scale below 1.
  */
 #include <math.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static vn_status_t nearest_axis(vn_eval_t *e, const vn_resize_plan_t *p, int d, 
     if (!t->at || !t->other) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t i = 0; i < a->out; ++i) {
         double dc, last = (double)(a->in - 1);
-        const double c = vn_resize_coordinate(p, a, i, &dc), k = vn_resize_nearest(p, c), lo = vn_resize_nearest(p, c - dc), hi = vn_resize_nearest(p, c + dc);
+        const double c = vn_resize_coordinate(p, a, i, &dc), k = vn_resize_nearest(p, a, c), lo = vn_resize_nearest(p, a, c - dc), hi = vn_resize_nearest(p, a, c + dc);
         const double other = lo != k ? lo : hi;
         if (a->identity) {
             t->at[i] = t->other[i] = i;
@@ -287,29 +287,60 @@ static vn_status_t integers(vn_eval_t *e, const vn_resize_plan_t *p, const plane
     const bool sign = vn_dtype_kind(x->dtype) == VN_KIND_SIGNED;
     const double lo = sign ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, sign ? bits - 1 : bits) - 1;
     for (int64_t i = 0; i < e->out[0].count; ++i) {
-        const double v = fmin(fmax(r->v[i], lo), hi), near = rint(v), cut = fabs(v - near) < 0x1p-20 * (fabs(v) + 1) ? near : trunc(v);
-        vn_tensor_set_i64(e->out[0].tensor, i, (int64_t)cut);
-        vn_tensor_set_i64(e->out[0].either, i, (int64_t)rint(v));
+        const double v = fmin(fmax(r->v[i], lo), hi), near = rint(v), slack = fmax(r->e ? r->e[i] : 0, 0x1p-20 * (fabs(v) + 1));
+        const bool edge = fabs(v - near) <= slack; /* a value that may fall below its integer */
+        const double below = near > 0 ? fmax(near - 1, lo) : near < 0 ? fmin(near + 1, hi) : near;
+        vn_tensor_set_i64(e->out[0].tensor, i, (int64_t)(edge ? near : trunc(v)));
+        vn_tensor_set_i64(e->out[0].either, i, (int64_t)(edge ? below : near));
     }
     return VN_OK;
 }
 
-static vn_status_t reading_integer_length(vn_eval_t *e, const vn_resize_plan_t *p) {
-    vn_resize_plan_t other = *p;
+/* The same plan read with the real length scale * in, where that differs from the output's. */
+static bool real_length(const vn_resize_plan_t *p, vn_resize_plan_t *other) {
     bool differs = false;
-    other.whole_lengths = true;
+    *other = *p;
+    other->whole_lengths = false;
     for (int d = 0; d < p->rank; ++d) differs |= p->axis[d].scale * (double)p->axis[d].in != (double)p->axis[d].out;
-    if (!differs || p->whole_lengths || (p->coordinates != VN_ALIGN_CORNERS && p->coordinates != VN_TF_CROP)) return VN_OK;
+    return differs && (p->coordinates == VN_ALIGN_CORNERS || p->coordinates == VN_TF_CROP);
+}
+
+static vn_status_t reading_length(vn_eval_t *e, const vn_resize_plan_t *p) {
+    vn_resize_plan_t other;
     planes_t r;
     vn_tensor_t *t;
+    if (!real_length(p, &other)) return VN_OK;
     VN_TRY(passes(e, &other, false, false, &r));
     vn_status_t s = vn_tensor_new_raw(e->out[0].dtype, p->rank, p->dims, &t, e->err);
     if (s == VN_OK) {
         vn_tensor_from_f64(t, r.v, VN_RNE, false);
-        s = vn_out_reading(e, 0, "integer-length", t);
+        s = vn_out_reading(e, 0, "real-length", t);
     }
     planes_free(&r);
     return s;
+}
+
+/* Nearest by another rule, as a reading of output 0. */
+static vn_status_t reading_nearest(vn_eval_t *e, const vn_resize_plan_t *p, const char *name) {
+    vn_ref_t second = {0}, first = e->out[0];
+    e->out[0] = second;
+    vn_status_t s = nearest(e, p);
+    second = e->out[0];
+    e->out[0] = first;
+    if (s == VN_OK) s = vn_out_reading(e, 0, name, vn_tensor_retain(second.tensor));
+    vn_ref_free(&second);
+    return s;
+}
+
+static vn_status_t readings_nearest(vn_eval_t *e, const vn_resize_plan_t *p) {
+    vn_resize_plan_t other;
+    bool shrinks = false;
+    if (real_length(p, &other)) VN_TRY(reading_nearest(e, &other, "real-length"));
+    for (int d = 0; d < p->rank; ++d) shrinks |= p->axis[d].scale < 1;
+    if (!p->simple || !shrinks) return VN_OK;
+    other = *p;
+    other.nearest = 4; /* ceil on the axes that shrink */
+    return reading_nearest(e, &other, "ceil-when-shrinking");
 }
 
 vn_status_t vn_eval_resize(vn_eval_t *e) {
@@ -318,7 +349,8 @@ vn_status_t vn_eval_resize(vn_eval_t *e) {
     VN_TRY(vn_resize_planned(e, &p));
     if (p.mode == VN_RESIZE_NEAREST) {
         if (vn_arg_err(e, 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "nearest resize of uncertain values inside a region");
-        return nearest(e, &p);
+        VN_TRY(nearest(e, &p));
+        return readings_nearest(e, &p);
     }
     planes_t r;
     const bool bound = e->want >= VN_WANT_BOUND, variance = e->want >= VN_WANT_VARIANCE;
@@ -336,7 +368,7 @@ vn_status_t vn_eval_resize(vn_eval_t *e) {
             for (int64_t i = 0; i < o->count; ++i)
                 if (!isfinite(o->value[i]) && o->bound) o->bound[i] = 0;
             o->terms = p.mode == VN_RESIZE_CUBIC ? 16 : 4;
-            s = reading_integer_length(e, &p);
+            s = reading_length(e, &p);
         }
     }
     planes_free(&r);

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-vn_status_t vn_pool_plan(vn_eval_t *e, bool global, vn_pool_t *p) {
+vn_status_t vn_pool_plan(vn_eval_t *e, vn_pool_form_t form, vn_pool_t *p) {
     const vn_tensor_t *x = e->in[0].t;
     *p = (vn_pool_t){.rank = x->rank};
     if (x->rank < 2) return vn_eval_fail(e, VN_ERR_SHAPE, "an input of rank %d has no batch and channels", x->rank);
     p->dims[0] = x->dims[0];
     p->dims[1] = x->dims[1];
     if (!vn_i64_mul(x->dims[0], x->dims[1], &p->planes)) return vn_eval_fail(e, VN_ERR_RANGE, "too many channels");
-    if (global) {
+    if (form == VN_POOL_GLOBAL) {
         p->w = (vn_windows_t){.n = x->rank - 2, .positions = 1, .taps = 1, .in_size = 1};
         for (int d = 0; d < p->w.n; ++d) {
             p->w.axis[d] = (vn_window_t){.in = x->dims[2 + d], .out = 1, .kernel = x->dims[2 + d], .stride = 1, .dilation = 1};
@@ -18,7 +18,7 @@ vn_status_t vn_pool_plan(vn_eval_t *e, bool global, vn_pool_t *p) {
         }
         p->w.taps = p->w.in_size;
     } else {
-        VN_TRY(vn_windows_read(e, x->rank - 2, x->dims + 2, NULL, &p->w));
+        VN_TRY(vn_windows_read(e, x->rank - 2, x->dims + 2, NULL, form == VN_POOL_WINDOWS, &p->w));
     }
     for (int d = 0; d < p->w.n; ++d) p->dims[2 + d] = p->w.axis[d].out;
     return VN_OK;
@@ -26,11 +26,37 @@ vn_status_t vn_pool_plan(vn_eval_t *e, bool global, vn_pool_t *p) {
 
 vn_status_t vn_pool_infer(vn_eval_t *e, bool global) {
     vn_pool_t p;
-    VN_TRY(vn_pool_plan(e, global, &p));
+    VN_TRY(vn_pool_plan(e, global ? VN_POOL_GLOBAL : VN_POOL_WINDOWS, &p));
     e->out[0].dtype = e->in[0].t->dtype;
     e->out[0].rank = p.rank;
     memcpy(e->out[0].dims, p.dims, sizeof p.dims);
     return VN_OK;
+}
+
+vn_status_t vn_pool_unpadded_reading(vn_eval_t *e, vn_status_t (*run)(vn_eval_t *e, vn_pool_form_t form)) {
+    vn_pool_t p;
+    bool differs = false;
+    VN_TRY(vn_pool_plan(e, VN_POOL_WINDOWS, &p));
+    for (int d = 0; d < p.w.n; ++d) differs = differs || p.w.axis[d].lo < 0;
+    if (!differs) return VN_OK;
+    vn_ref_t out[2] = {{0}};
+    vn_eval_t sub = *e;
+    sub.out = out;
+    sub.n_out = e->n_out < 2 ? e->n_out : 2;
+    sub.want = VN_WANT_VALUE;
+    vn_status_t s = run(&sub, VN_POOL_WINDOWS_UNCROPPED);
+    for (int k = 0; k < sub.n_out && s == VN_OK; ++k) {
+        vn_tensor_t *t = NULL;
+        if (out[k].value) {
+            s = vn_tensor_new_raw(out[k].dtype, out[k].rank, out[k].dims, &t, e->err);
+            if (s == VN_OK) vn_tensor_from_f64(t, out[k].value, VN_RNE, false);
+        } else if (out[k].tensor) {
+            t = vn_tensor_retain(out[k].tensor);
+        }
+        if (t) s = vn_out_reading(e, k, "no-negative-padding", t);
+    }
+    for (int k = 0; k < 2; ++k) vn_ref_free(&out[k]);
+    return s;
 }
 
 void vn_pool_span(const vn_pool_t *p, int64_t position, vn_pool_span_t *s) {

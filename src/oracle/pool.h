@@ -11,10 +11,16 @@ typedef struct vn_pool {
     int64_t dims[VN_MAX_RANK]; /* of the output */
 } vn_pool_t;
 
-/** Geometry of operand 0; global: one window over everything. Errors: SHAPE, RANGE as vn_windows_read. */
-vn_status_t vn_pool_plan(vn_eval_t *e, bool global, vn_pool_t *out);
+typedef enum vn_pool_form { VN_POOL_WINDOWS, VN_POOL_WINDOWS_UNCROPPED, VN_POOL_GLOBAL } vn_pool_form_t;
+/** Geometry of operand 0; global: one window over everything; uncropped: negative padding counts as none. Errors: SHAPE, RANGE as vn_windows_read. */
+vn_status_t vn_pool_plan(vn_eval_t *e, vn_pool_form_t form, vn_pool_t *out);
 /** Output type and shape without data. */
 vn_status_t vn_pool_infer(vn_eval_t *e, bool global);
+/**
+ * Where auto_pad = SAME gives negative padding the text has two readings: windows are shifted (the formula), or there is no padding. Runs
+ * `run` with the second and adds its results as reading "no-negative-padding". Nothing where both agree.
+ */
+vn_status_t vn_pool_unpadded_reading(vn_eval_t *e, vn_status_t (*run)(vn_eval_t *e, vn_pool_form_t form));
 
 /** The taps of one output position that fall on the input, per axis: first .. first + count - 1, and how many lie in the padded input. */
 typedef struct vn_pool_span {

@@ -48,9 +48,10 @@ typedef struct vn_resize_axis {
 typedef struct vn_resize_plan {
     vn_resize_mode_t mode;
     vn_coordinates_t coordinates;
-    int nearest; /* 0 round_prefer_floor, 1 round_prefer_ceil, 2 floor, 3 ceil */
+    int nearest; /* 0 round_prefer_floor, 1 round_prefer_ceil, 2 floor, 3 ceil, 4 ceil where the scale is below 1, else floor */
     bool exclude, antialias;
-    bool whole_lengths; /* align_corners and the like with the integer output length; else scale * in, as the reference does */
+    bool whole_lengths; /* align_corners and the like divide by the integer output length; else by scale * in */
+    bool simple;        /* before opset 11: nearest is floor, reading "ceil-when-shrinking" */
     double a, extrapolation, u_coordinate;
     int rank;
     int64_t dims[VN_MAX_RANK];
@@ -60,6 +61,6 @@ vn_status_t vn_resize_planned(vn_eval_t *e, vn_resize_plan_t *p);
 /** Source coordinate of output i, and how far an f32 evaluation may be off (0 where every step is exact). */
 double vn_resize_coordinate(const vn_resize_plan_t *p, const vn_resize_axis_t *a, int64_t i, double *dc);
 /** Index that the nearest mode takes for coordinate c (not clamped). */
-double vn_resize_nearest(const vn_resize_plan_t *p, double c);
+double vn_resize_nearest(const vn_resize_plan_t *p, const vn_resize_axis_t *a, double c);
 
 #endif

@@ -25,6 +25,8 @@ static vn_status_t modes(vn_eval_t *e, vn_resize_plan_t *p) {
     const int m = word(strcmp(mode, "bilinear") == 0 ? "linear" : mode, mode_names, 3);
     if (m < 0) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "mode '%s'", mode);
     p->mode = (vn_resize_mode_t)m;
+    p->simple = old;
+    p->whole_lengths = true;
     p->nearest = old ? 2 : word(vn_node_string(n, "nearest_mode", "round_prefer_floor"), nearest_names, 4);
     const int c = old ? (int)VN_ASYMMETRIC : word(vn_node_string(n, "coordinate_transformation_mode", "half_pixel"), coordinate_names, 7);
     if (p->nearest < 0 || c < 0) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "nearest_mode or coordinate_transformation_mode is not one of the standard");
@@ -118,7 +120,6 @@ static vn_status_t sizes_of(vn_eval_t *e, vn_resize_plan_t *p, const int *axes, 
         int count;
         VN_TRY(vn_arg_ints(e, k_sizes, sizes, VN_MAX_RANK, &count));
         if (count != n) return vn_eval_fail(e, VN_ERR_SHAPE, "%d sizes for %d axes", count, n);
-        p->whole_lengths = true;
         return from_sizes(e, p, axes, n, sizes);
     }
     if (!vn_has(e, k_scales)) return vn_eval_fail(e, VN_ERR_SHAPE, "neither scales nor sizes are given");
@@ -177,11 +178,12 @@ double vn_resize_coordinate(const vn_resize_plan_t *p, const vn_resize_axis_t *a
     return c;
 }
 
-double vn_resize_nearest(const vn_resize_plan_t *p, double c) {
+double vn_resize_nearest(const vn_resize_plan_t *p, const vn_resize_axis_t *a, double c) {
     switch (p->nearest) {
     case 0: return ceil(c - 0.5);
     case 1: return floor(c + 0.5);
     case 2: return floor(c);
+    case 4: return a->scale < 1 ? ceil(c) : floor(c);
     default: return ceil(c);
     }
 }

@@ -4,7 +4,8 @@
 #include <string.h>
 
 enum {
-    BLOCK = 32,           /* side of a transposed block: 32 lines of the target stay in the first-level cache */
+    LINE = 64,            /* bytes of a cache line: a block is as many lines as elements fit into one */
+    BLOCK = 64,           /* pieces into which one big transposition is cut for the threads */
     CHUNK_BYTES = 1 << 18 /* below this a copy is not worth another thread */
 };
 
@@ -41,15 +42,38 @@ static void copy_line(size_t size, int64_t n, const char *from, int64_t fs, char
     }
 }
 
+/* One block of LINE / bytes elements square. It is collected in a small buffer first: with strides of a power of two its lines would
+ * otherwise fall into the same few places of the cache. The counts are constants, so that the loops become plain moves. */
+#define FULL_BLOCK(name, bytes)                                                                               \
+    static void name(const char *from, int64_t fs, char *to, int64_t ts) {                                    \
+        enum { SIDE = LINE / (bytes) };                                                                       \
+        char tile[SIDE * LINE];                                                                               \
+        for (int j = 0; j < SIDE; ++j) memcpy(tile + j * LINE, from + j * fs, LINE);                          \
+        for (int i = 0; i < SIDE; ++i)                                                                        \
+            for (int j = 0; j < SIDE; ++j) memcpy(to + i * ts + j * (bytes), tile + j * LINE + i * (bytes), (bytes)); \
+    }
+FULL_BLOCK(block_1, 1)
+FULL_BLOCK(block_2, 2)
+FULL_BLOCK(block_4, 4)
+FULL_BLOCK(block_8, 8)
+FULL_BLOCK(block_16, 16)
+
 static void copy_block(const plan_t *p, const char *from, char *to) {
+    static void (*const full[17])(const char *, int64_t, char *, int64_t) = {[1] = block_1, [2] = block_2, [4] = block_4, [8] = block_8, [16] = block_16};
     const int a = p->rank - 2, b = p->rank - 1; /* a: dense in the source */
-    for (int64_t i = 0; i < p->dims[a]; i += BLOCK) {
-        const int64_t ni = p->dims[a] - i < BLOCK ? p->dims[a] - i : BLOCK;
-        for (int64_t j = 0; j < p->dims[b]; j += BLOCK) {
-            const int64_t nj = p->dims[b] - j < BLOCK ? p->dims[b] - j : BLOCK;
-            for (int64_t k = 0; k < ni; ++k)
-                copy_line(p->size, nj, from + (i + k) * p->src[a] + j * p->src[b], p->src[b],
-                          to + (i + k) * p->dst[a] + j * p->dst[b], p->dst[b]);
+    const int64_t size = (int64_t)p->size, side = full[size] ? LINE / size : 16;
+    const bool dense = full[size] && p->dst[b] == size;
+    for (int64_t i = 0; i < p->dims[a]; i += side) {
+        const int64_t ni = p->dims[a] - i < side ? p->dims[a] - i : side;
+        for (int64_t j = 0; j < p->dims[b]; j += side) {
+            const int64_t nj = p->dims[b] - j < side ? p->dims[b] - j : side;
+            const char *source = from + i * size + j * p->src[b];
+            char *target = to + i * p->dst[a] + j * p->dst[b];
+            if (dense && ni == side && nj == side) {
+                full[size](source, p->src[b], target, p->dst[a]);
+                continue;
+            }
+            for (int64_t k = 0; k < ni; ++k) copy_line(p->size, nj, source + k * size, p->src[b], target + k * p->dst[a], p->dst[b]);
         }
     }
 }
@@ -112,7 +136,7 @@ static bool normalise(const vn_strided_t *s, plan_t *p) {
 /* Moves the axis that is dense in the source next to the innermost one. */
 static void choose_kernel(plan_t *p) {
     const int last = p->rank - 1;
-    const bool small = p->size <= 16;
+    const bool small = p->size <= 16; /* larger elements are runs: memcpy each */
     if (!small || p->rank == 0) {
         p->dense = true;
         p->outer = p->rank;

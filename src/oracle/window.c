@@ -63,7 +63,7 @@ static vn_status_t products(vn_eval_t *e, vn_windows_t *w) {
     return VN_OK;
 }
 
-vn_status_t vn_windows_read(vn_eval_t *e, int spatial, const int64_t *in, const int64_t *kernel, vn_windows_t *out) {
+vn_status_t vn_windows_read(vn_eval_t *e, int spatial, const int64_t *in, const int64_t *kernel, bool crop, vn_windows_t *out) {
     int mode;
     VN_TRY(read_axes(e, spatial, in, kernel, &mode, out));
     const bool ceil_mode = vn_node_int(e->node, "ceil_mode", 0) != 0;
@@ -72,7 +72,7 @@ vn_status_t vn_windows_read(vn_eval_t *e, int spatial, const int64_t *in, const 
         const int64_t span = (w->kernel - 1) * w->dilation + 1;
         if (mode == SAME_UPPER || mode == SAME_LOWER) {
             w->out = (w->in + w->stride - 1) / w->stride;
-            const int64_t need = (w->out - 1) * w->stride + span - w->in, total = need > 0 ? need : 0;
+            const int64_t need = (w->out - 1) * w->stride + span - w->in, total = need > 0 || crop ? need : 0;
             w->lo = mode == SAME_UPPER ? total / 2 : total - total / 2;
             w->hi = total - w->lo;
         } else {

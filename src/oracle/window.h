@@ -16,11 +16,12 @@ typedef struct vn_windows {
 
 /**
  * Reads kernel_shape (or `kernel`, if not NULL, which kernel_shape must then repeat), strides, dilations, pads, auto_pad, ceil_mode.
+ * crop: SAME with windows shorter than their stride gives negative padding, as the pooling formulas have it; else it counts as none.
  * Output sizes: floor, or ceil where ceil_mode asks, windows that would start in the padding behind the input left out.
  * Errors     SHAPE for lengths that do not fit the rank or a window larger than its padded input; RANGE for values below 1 (pads below 0)
  *            or beyond 2^31; USAGE for an unknown auto_pad.
  */
-vn_status_t vn_windows_read(vn_eval_t *e, int spatial, const int64_t *in, const int64_t *kernel, vn_windows_t *out);
+vn_status_t vn_windows_read(vn_eval_t *e, int spatial, const int64_t *in, const int64_t *kernel, bool crop, vn_windows_t *out);
 /** The same for ConvTranspose: output_padding, output_shape; out is what the standard's equations give. */
 vn_status_t vn_windows_read_transposed(vn_eval_t *e, int spatial, const int64_t *in, const int64_t *kernel, vn_windows_t *out);
 

@@ -147,9 +147,17 @@ typedef struct group {
 
 static bool same(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
 
+/* Notes of one kind differ only after a colon ("fused: Mul+Add"). */
+static bool same_kind(const char *a, const char *b) {
+    if (!a || !b) return a == b;
+    const size_t n = strcspn(a, ":"), m = strcspn(b, ":");
+    return n == m && strncmp(a, b, n) == 0;
+}
+
 static bool together(const vn_row_t *a, const vn_row_t *b) {
     if (!same(a->backend, b->backend) || !same(a->mode, b->mode) || a->verdict != b->verdict || !same(a->cause, b->cause)) return false;
-    if (vn_verdict_passes(a->verdict)) return same(a->note, b->note);
+    if (a->verdict == VN_NOT_RUN) return true;
+    if (vn_verdict_passes(a->verdict)) return same_kind(a->note, b->note);
     return a->cause ? true : same(a->op, b->op) && (vn_verdict_fails(a->verdict) || same(a->note, b->note));
 }
 
@@ -198,7 +206,9 @@ static void show_group(const screen_t *s, const group_t *g) {
     const vn_row_t *w = g->worst;
     const bool allowed = vn_row_allowed(w, &s->o->policy), fails = vn_row_fails(w, &s->o->policy);
     const char *color = fails ? RED(s) : YELLOW(s);
-    const char *what = w->cause ? w->cause : w->note && vn_verdict_passes(w->verdict) ? w->note : w->op;
+    char kind[64];
+    snprintf(kind, sizeof kind, "%.*s", w->note ? (int)strcspn(w->note, ":") : 0, w->note ? w->note : "");
+    const char *what = w->cause ? w->cause : w->note && vn_verdict_passes(w->verdict) ? kind : w->verdict == VN_NOT_RUN ? "" : w->op;
     char line[800];
     vn_text_printf(s->out, "\n%s  %d output%s %s   %s%s%s   %s%s\n", w->backend, g->rows, g->rows == 1 ? "" : "s", w->mode, color, vn_verdict_name(w->verdict), PLAIN(s),
                    what, allowed ? "   (allowed)" : "");

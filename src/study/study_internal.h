@@ -65,4 +65,14 @@ vn_status_t vn_study_isolated(vn_study_t *s, vn_error_t *err);
 /* whole.c */
 vn_status_t vn_study_whole(vn_study_t *s, vn_backend_t *b, vn_error_t *err);
 
+/* fused.c */
+/** Value of a name as the back end captured it (or an input, an initialiser, a constant); *out NULL if it is not there. */
+typedef vn_status_t (*vn_operand_fn)(const void *ctx, const char *name, vn_value_t **out, vn_error_t *err);
+/**
+ * A node that fails in situ may have been computed together with those before it. Judges ever larger groups that end in the node as one
+ * operator with composed bounds, on the captured inputs of the group. *explained: the findings now hold the group's pass, and its note.
+ */
+vn_status_t vn_study_fused(const vn_study_t *s, int node, vn_operand_fn operand, const void *ctx, const vn_value_t *const *got,
+                           vn_finding_t *findings, bool *explained, vn_error_t *err);
+
 #endif

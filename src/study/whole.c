@@ -169,7 +169,8 @@ static vn_status_t compare_ends(whole_t *w, vn_error_t *err) {
 
 /* ---- in situ ---- */
 
-static vn_status_t operand(const whole_t *w, const char *name, vn_value_t **out, vn_error_t *err) {
+static vn_status_t operand(const void *ctx, const char *name, vn_value_t **out, vn_error_t *err) {
+    const whole_t *w = ctx;
     const vn_study_t *s = w->s;
     const vn_tensor_t *t = vn_bundle_find(&s->inputs, name);
     if (!t) t = vn_graph_init(s->model->graph, name);
@@ -214,6 +215,9 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
         const vn_question_t q = {.model = s->model, .node = n, .inputs = (const vn_value_t *const *)in, .contract = &s->o->contract, .refs = refs,
                                  .n_outputs = n->n_outputs, .actual = got, .alpha = s->alpha, .effort = VN_EFFORT_QUICK};
         st = vn_judge(&q, findings, err);
+        bool odd = false, explained;
+        for (int k = 0; k < n->n_outputs; ++k) odd |= findings[k].verdict == VN_BUG || findings[k].verdict == VN_SUSPECT;
+        if (st == VN_OK && odd) st = vn_study_fused(s, (int)(n - s->model->graph->nodes), operand, w, got, findings, &explained, err);
     }
     for (int k = 0; k < n->n_outputs && st == VN_OK; ++k) {
         if (!*n->outputs[k]) continue;

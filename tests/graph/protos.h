@@ -1,5 +1,5 @@
-/* protos.h -- models with what the builder cannot make (functions, references, sparse and type attributes, broken fields): protobuf-c messages
- * as a file would hold them. Everything lives in an arena; protobuf-c never frees it. */
+/* protos.h -- models with what the builder cannot make (functions, references, sparse and type attributes, broken fields):
+ * protobuf-c messages as a file would hold them. Everything lives in an arena; protobuf-c never frees it. */
 #ifndef VN_TEST_GRAPH_PROTOS_H
 #define VN_TEST_GRAPH_PROTOS_H
 

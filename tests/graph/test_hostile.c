@@ -244,6 +244,9 @@ VN_TEST(hostile, fields_that_cannot_be) {
     }
 }
 
+/* ir_version 10 */
+static const unsigned char head[] = {0x08, 0x0a};
+
 /* Wraps data[0, size) as a length-delimited field. Consumes data. */
 static unsigned char *wrap(int field, unsigned char *data, size_t *size) {
     unsigned char *out = vn_alloc(*size + 12, 1);
@@ -271,10 +274,10 @@ VN_TEST(hostile, deep_nesting) {
         data = wrap(7, data, &size);
         vn_error_t err = {0};
         vn_model_t *m;
-        unsigned char *whole = vn_alloc(size + 2, 1);
-        memcpy(whole, "\x08\x0a", 2);
-        memcpy(whole + 2, data, size);
-        VN_ASSERT(t, vn_model_parse(whole, size + 2, "bytes", NULL, &m, &err) != VN_OK);
+        unsigned char *whole = vn_alloc(size + sizeof head, 1);
+        memcpy(whole, head, sizeof head);
+        memcpy(whole + sizeof head, data, size);
+        VN_ASSERT(t, vn_model_parse(whole, size + sizeof head, "bytes", NULL, &m, &err) != VN_OK);
         VN_ASSERT_HAS(t, err.text, "deep");
         vn_free(whole);
         vn_free(data);
@@ -362,12 +365,12 @@ VN_TEST(hostile, amplification_is_bounded) {
     unsigned char *data = vn_alloc(n, 1);
     for (size_t i = 0; i < n; i += 2) data[i] = 1 << 3 | 2; /* node {} */
     data = wrap(7, data, &size);
-    unsigned char *whole = vn_alloc(size + 2, 1);
-    memcpy(whole, "\x08\x0a", 2);
-    memcpy(whole + 2, data, size);
+    unsigned char *whole = vn_alloc(size + sizeof head, 1);
+    memcpy(whole, head, sizeof head);
+    memcpy(whole + sizeof head, data, size);
     vn_error_t err = {0};
     vn_model_t *m;
-    VN_ASSERT_EQ(t, vn_model_parse(whole, size + 2, "bytes", NULL, &m, &err), VN_ERR_RANGE);
+    VN_ASSERT_EQ(t, vn_model_parse(whole, size + sizeof head, "bytes", NULL, &m, &err), VN_ERR_RANGE);
     VN_ASSERT_HAS(t, err.text, "unfold");
     vn_free(whole);
     vn_free(data);

@@ -168,7 +168,7 @@ VN_TEST(roundtrip, attributes_of_every_kind) {
     a = proto_attr(&p, n, "floats", 6), a->floats = floats, a->n_floats = 2;
     a = proto_attr(&p, n, "ints", 7), a->ints = ints, a->n_ints = 3;
     a = proto_attr(&p, n, "strings", 8), a->strings = &text, a->n_strings = 1;
-    a = proto_attr(&p, n, "empty", 7);
+    proto_attr(&p, n, "empty", 7);
     a = proto_attr(&p, n, "tensors", 9);
     PUSH(&p, a, tensors, s->values);
     PUSH(&p, a, tensors, s->indices);

@@ -100,6 +100,8 @@ static inline vn_status_t mc_run(mc_t *c) {
 
 /* Lets allocation 1, 2, 3 ... of the run fail until it succeeds: each failure is VN_ERR_NOMEM and leaves nothing behind. Returns how many. */
 static inline int mc_faults(vn_test_t *t, mc_t *c) {
+    const vn_op_info_t *ops;
+    VN_ASSERT_GT(t, vn_oracle_ops(&ops), 0); /* the table of operators is made once, not by the run that is to fail */
     for (int n = 1;; ++n) {
         vn_alloc_fail_at(n);
         const vn_status_t s = mc_run_once(c);

@@ -243,7 +243,7 @@ VN_TEST(cast, spelling) {
     spells(t, VN_F32, 1.5e-7f, VN_SPELL_PLAIN, "0.00000015");
     spells(t, VN_F32, 0.47892547f, VN_SPELL_GENERAL, "0.47892547");
     spells(t, VN_F64, 1.0 / 3, VN_SPELL_PLAIN, "0.3333333333333333");
-    spells(t, VN_F16, 0.099975586, VN_SPELL_PLAIN, "0.1");
+    spells(t, VN_F16, 0.0999755859375, VN_SPELL_PLAIN, "0.1");
     spells(t, VN_F32, INFINITY, VN_SPELL_PLAIN, "INF");
     spells(t, VN_F32, NAN, VN_SPELL_PLAIN, "NaN");
     spells(t, VN_F32, 120, VN_SPELL_PLAIN, "120.0");

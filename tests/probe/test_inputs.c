@@ -177,9 +177,12 @@ VN_TEST(inputs, every_type) {
                 sum += v;
                 squares += v * v;
             }
-            /* mean of n draws of variance 1: 6 standard deviations are 6/sqrt(n); of their squares: variance 2 (e8m0 rounds to powers of 2) */
-            if (x->dtype != VN_F8E8M0) VN_ASSERT_LE(t, fabs(sum / 400), 6 / 20.0);
-            VN_ASSERT_LE(t, fabs(squares / 400 - 1), 6 * sqrt(2.0) / 20 + 0.25);
+            /* Six standard deviations of the mean of n draws, and of the mean of their squares (variance 2). Rounding x to the type
+             * moves it by at most u|x| + eta/2, so its square by (2u + u^2)x^2 + eta|x|(1 + u) + eta^2/4 on average at most. */
+            const vn_format_info_t *f = vn_format_info(vn_format_of(x->dtype));
+            const double u = f ? f->u : 0x1p-24, eta = f ? f->eta : 0, n = (double)x->count;
+            if (x->dtype != VN_F8E8M0) VN_ASSERT_LE(t, fabs(sum / n), 6 / sqrt(n) + u + eta / 2);
+            VN_ASSERT_LE(t, fabs(squares / n - 1), (1 + u) * (1 + u) * 6 * sqrt(2 / n) + 2 * u + u * u + eta * (1 + u) + eta * eta / 4);
             break;
         }
         }

@@ -107,7 +107,7 @@ static void make_folders(const char *path) {
 
 /* A package is looked for by its folder; the message is the command that brings it. */
 VN_TEST(spec, missing_packages_are_named) {
-    char root[256], path[400], text[400];
+    char root[256], path[400], text[800];
     vn_spec_t s;
     vn_error_t err = {0};
     snprintf(root, sizeof root, "%s/venv", vn_test_tmp());

@@ -26,9 +26,10 @@ ELEMENTS = {
 
 # What a failure looks like when the model is right and ONNX Runtime has no kernel, operator or version for it: at any time, and while loading.
 REFUSALS = ("NOT_IMPLEMENTED", "not supported", "not implemented", "Unsupported", "Could not find an implementation")
-LOAD_REFUSALS = REFUSALS + ("is not a registered function/op", "No Op registered", "is invalid", "under development", "No opset import")
+LOAD_REFUSALS = REFUSALS + ("is not a registered function/op", "No Op registered", "is invalid", "under development", "No opset import",
+                            "registered or supported")
 # A bound output of another shape than the result's: refused before anything is written.
-MISSHAPEN = ("shape verification failed", "Got invalid dimensions")
+MISSHAPEN = ("shape verification failed", "nvalid dimensions", "Invalid rank for output")
 
 
 def matches(e, texts):
