@@ -15,7 +15,7 @@ extern "C" {
 
 enum {
     VN_PROTOCOL_VERSION = 1,
-    VN_GUARD_BYTES = 64,          /* before and after each host-allocated output */
+    VN_GUARD_BYTES = 64, /* before and after each host-allocated output */
     VN_GUARD_PATTERN = 0xC5,
     VN_MAX_LINE = 64 * 1024 * 1024 /* a longer reply is a garbage reply */
 };
@@ -31,8 +31,9 @@ typedef struct vn_shm {
     bool owner;
 } vn_shm_t;
 VN_API vn_status_t vn_shm_create(const char *name, size_t size, vn_shm_t *out, vn_error_t *err);
-VN_API vn_status_t vn_shm_attach(const char *name, size_t size, bool writable, vn_shm_t *out, vn_error_t *err); /* size checked against fstat */
-VN_API void vn_shm_close(vn_shm_t *s); /* unmaps; the owner also unlinks */
+VN_API vn_status_t vn_shm_attach(const char *name, size_t size, bool writable, vn_shm_t *out,
+                                 vn_error_t *err); /* size checked against fstat */
+VN_API void vn_shm_close(vn_shm_t *s);             /* unmaps; the owner also unlinks */
 
 /** Poison that fills host-allocated outputs: a signalling NaN pattern for floats, 0xA5.. for the rest. */
 VN_API void vn_poison_fill(vn_dtype_t t, void *data, int64_t count);

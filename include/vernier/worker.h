@@ -27,12 +27,12 @@ VN_API vn_status_t vn_spec_parse(const char *text, vn_spec_t *out, vn_error_t *e
 
 /** One row of the table of back ends. */
 typedef struct vn_backend_info {
-    const char *name;       /* "onnxruntime" */
-    const char *alias;      /* "ort" or NULL */
+    const char *name;  /* "onnxruntime" */
+    const char *alias; /* "ort" or NULL */
     const char *summary;
-    const char *options;    /* "provider=CPU|CUDA optimisation=all|extended|basic|none threads=N" */
-    const char *packages;   /* pip packages that bring it, or NULL for a C worker without any */
-    bool optional;          /* missing does not fail the test suite */
+    const char *options;  /* "provider=CPU|CUDA optimisation=all|extended|basic|none threads=N" */
+    const char *packages; /* pip packages that bring it, or NULL for a C worker without any */
+    bool optional;        /* missing does not fail the test suite */
 } vn_backend_info_t;
 VN_API int vn_backends(const vn_backend_info_t **out);
 /** VN_OK if the back end can be started; else err says what is missing and which command brings it. Starts nothing. */
@@ -53,7 +53,7 @@ typedef struct vn_worker vn_worker_t;
  * Threads    one worker, one thread at a time; different workers are independent.
  */
 VN_API vn_status_t vn_worker_start(const vn_spec_t *spec, const vn_worker_options_t *o, vn_worker_t **out, vn_error_t *err);
-VN_API void vn_worker_stop(vn_worker_t *w); /* asks, waits 2 s, kills the group; NULL is fine */
+VN_API void vn_worker_stop(vn_worker_t *w);                     /* asks, waits 2 s, kills the group; NULL is fine */
 VN_API const char *vn_worker_identity(const vn_worker_t *w);    /* JSON object, borrowed */
 VN_API const char *vn_worker_environment(const vn_worker_t *w); /* JSON object: variables that change arithmetic, asserted or inherited */
 VN_API int64_t vn_worker_peak_bytes(const vn_worker_t *w);      /* largest resident size seen of the group */
@@ -74,11 +74,11 @@ typedef struct vn_output_spec {
 } vn_output_spec_t;
 
 typedef struct vn_output {
-    vn_value_t *value;      /* NULL: not returned */
+    vn_value_t *value; /* NULL: not returned */
     bool worker_allocated;
-    bool guard_broken;      /* bytes before or after the output were written */
-    int64_t poison_left;    /* elements that still hold the poison */
-    char form_error[200];   /* "" or how dtype or shape differ from what was declared */
+    bool guard_broken;    /* bytes before or after the output were written */
+    int64_t poison_left;  /* elements that still hold the poison */
+    char form_error[200]; /* "" or how dtype or shape differ from what was declared */
 } vn_output_t;
 
 /**
@@ -88,6 +88,8 @@ typedef struct vn_output {
 VN_API vn_status_t vn_worker_run(vn_worker_t *w, int64_t session, const vn_bundle_t *inputs, int n, const vn_output_spec_t *specs,
                                  vn_output_t *outputs, double *seconds, vn_error_t *err);
 VN_API void vn_output_free(vn_output_t *o);
+/** The tensor's pages may leave this process's resident memory; the data stay in the shared segment and come back when read. */
+VN_API void vn_output_idle(const vn_output_t *o);
 
 #ifdef __cplusplus
 }

@@ -34,6 +34,9 @@ static const hypothesis_t table[] = {
     {.id = "accumulator-f16", .words = "running sum in f16", .accumulator = VN_FMT_F16},
     {.id = "accumulator-bf16", .words = "running sum in bfloat16", .accumulator = VN_FMT_BF16},
     {.id = "operands-bf16", .words = "bfloat16 operands, f32 accumulation, bfloat16 result", .operand = VN_FMT_BF16, .result = VN_FMT_BF16},
+    {.id = "operands-bf16", .words = "bfloat16 operands, f32 accumulation, sum and bias rounded to bfloat16 before they meet, bfloat16 result",
+     .operand = VN_FMT_BF16, .result = VN_FMT_BF16, .intermediate = VN_FMT_BF16},
+    {.id = "operands-f16", .words = "f16 operands, f32 accumulation, f16 result", .operand = VN_FMT_F16, .result = VN_FMT_F16},
     {.id = "ftz", .words = "subnormal results flushed to zero", .ftz = true},
     {.id = "daz", .words = "subnormal operands read as zero", .daz = true},
 };
@@ -48,7 +51,7 @@ static bool applies(const hypothesis_t *h, const vn_contract_t *c, vn_op_class_t
     if (h->operand && (precision(h->operand) >= precision(c->operand) || (cls != VN_CLASS_CONTRACTION && cls != VN_CLASS_COMPOSITE))) return false;
     if (h->accumulator && (precision(h->accumulator) >= precision(c->accumulator) || !sums)) return false;
     if (h->result && precision(h->result) >= precision(vn_format_of(out))) return false;
-    if (h->intermediate && (precision(h->intermediate) >= precision(c->accumulator) || (cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_NORMALISATION && cls != VN_CLASS_SOFTMAX)))
+    if (h->intermediate && (precision(h->intermediate) >= precision(c->accumulator) || (!h->operand && cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_NORMALISATION && cls != VN_CLASS_SOFTMAX)))
         return false;
     if (h->ftz && c->ftz) return false;
     if (h->daz && c->daz) return false;
@@ -143,7 +146,8 @@ static bool only_zeros(const vn_case_t *c) { return c->m.outside > 0 && c->m.zer
 
 static vn_status_t try_one(vn_case_t *c, int h, const double *x, double h0, double med0, best_t *best, vn_error_t *err) {
     const vn_question_t *q = c->q;
-    const vn_contract_t contract = changed(&table[h], q->contract);
+    vn_contract_t contract = changed(&table[h], q->contract);
+    if (contract.tier == VN_TIER_PORTABLE) contract.ftz = contract.daz = true; /* that contract leaves subnormals open */
     const bool flush = table[h].ftz || table[h].daz;
     vn_ref_t *refs = vn_alloc((size_t)q->n_outputs, sizeof *refs);
     if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");

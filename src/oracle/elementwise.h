@@ -33,7 +33,18 @@ static inline double vn_spacing_at(vn_spacing_t s, double y) {
     return binade > DBL_MAX ? 0 : ulp > s.eta ? ulp : s.eta;
 }
 
+/** out[i] = factor ulp(y[i]) + add. */
+void vn_spacing_row(vn_spacing_t s, const double *y, int64_t n, double factor, double add, double *out);
+/** out[i] = factor ulp(y[i])^2. */
+void vn_spacing_square_row(vn_spacing_t s, const double *y, int64_t n, double factor, double *out);
+
 /* ---- uncertain operands ---- */
+
+/** The working format holds the members of type t: an operation on them is one rounding into t. Else it rounds to the working format first. */
+static inline bool vn_one_rounding(const vn_eval_t *e, vn_dtype_t t) {
+    const vn_format_info_t *a = vn_format_info(e->contract->accumulator), *o = vn_format_info(vn_format_of(t));
+    return o && a->p >= o->p && a->emin <= o->emin;
+}
 
 /** In a region values are unrounded and bounds are composed. */
 static inline bool vn_in_region(const vn_eval_t *e) { return e->run && e->run->region; }
@@ -101,7 +112,10 @@ typedef struct vn_fn {
     long double (*wide)(long double x, const double *p);
     /** ROUNDED on f64 tensors: y + rest is the exact value to 2^-100. */
     double (*rest)(double x, double y, const double *p);
-    /** ARITHMETIC: sound error of the result for unit roundoff u and smallest subnormal eta; reciprocal: a quotient may be x (1/y). */
+    /**
+     * ARITHMETIC: sound error of the result for unit roundoff u and smallest subnormal eta; reciprocal: a quotient may be x (1/y). NaN: the
+     * formula carried out at this infinity gives NaN.
+     */
     double (*arith)(double x, double y, const double *p, double u, double eta, bool reciprocal);
     /** Points at which f jumps or stops being monotone; between them it is monotone. NULL: none. Returns how many. */
     int (*breaks)(const double *p, double *at);

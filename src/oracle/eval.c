@@ -62,6 +62,7 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
             r->bound[i] = e;
         }
         if (r->wide && !r->bound_final) r->wide[i] = store(f, r->wide[i], y);
+        if (r->var && r->terms > 1 && r->var[i] > 0) r->var[i] += (double)r->terms * f->acc->eta * f->acc->eta / 12; /* products that underflow */
         if (r->var && f->narrower) {
             const double ulp = vn_ulp(f->out_format, y);
             r->var[i] += ulp * ulp / 12;
@@ -174,6 +175,12 @@ static vn_status_t move_planes(vn_eval_t *e, const vn_op_t *row) {
     return VN_OK;
 }
 
+static bool unknown(const vn_eval_t *e) {
+    for (int k = 0; k < e->n_in; ++k)
+        if (e->in[k].unknown) return true;
+    return false;
+}
+
 static bool uncertain(const vn_eval_t *e) {
     for (int k = 0; k < e->n_in; ++k)
         if (e->in[k].err) return true;
@@ -185,8 +192,16 @@ static vn_status_t make_void(vn_eval_t *e) {
     for (int k = 0; k < e->n_out; ++k) {
         vn_ref_t *r = &e->out[k];
         if (!r->tensor && !r->value) continue;
-        if (r->value && r->bound)
+        if (e->want >= VN_WANT_BOUND && vn_dtype_is_float(r->dtype)) {
+            const size_t n = (size_t)(r->count ? r->count : 1);
+            if (!r->value) { /* moved bits: dependants must see that nothing is known about them */
+                r->value = vn_alloc(n, sizeof *r->value);
+                if (r->value) vn_tensor_to_f64(r->tensor, r->value);
+            }
+            if (!r->bound) r->bound = vn_alloc(n, sizeof *r->bound);
+            if (!r->value || !r->bound) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
             for (int64_t i = 0; i < r->count; ++i) r->bound[i] = INFINITY;
+        }
         r->bound_final = true;
         r->demand_equal = false;
         VN_TRY(vn_out_flags(e, k));
@@ -217,6 +232,7 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
         else if (!(row->flags & VN_OP_PROPAGATES))
             s = make_void(&e);
     }
+    if (s == VN_OK && unknown(&e)) s = make_void(&e);
     /* A body's results carry no bound through a control operator: nodes inside are judged, the operator itself makes no statement. */
     if (s == VN_OK && row->cls == VN_CLASS_CONTROL && !run->fn) s = make_void(&e);
     const bool open_operands = uncertain(&e);

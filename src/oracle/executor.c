@@ -82,6 +82,8 @@ static vn_status_t take_operand(const vn_oracle_run_t *run, const vn_scope_t *sc
     if (v->kind != VN_VALUE_TENSOR) return VN_OK;
     VN_TRY(vn_tensor_contiguous(v->tensor, contiguous, err));
     arg->t = *contiguous;
+    if (run->region && slot && slot->ref && slot->ref->flags)
+        for (int64_t i = 0; i < slot->ref->count && !arg->unknown; ++i) arg->unknown = (slot->ref->flags[i] & VN_EL_VOID) != 0;
     if (run->region && slot && slot->ref && slot->ref->value) {
         const vn_ref_t *r = slot->ref;
         arg->value = r->value;

@@ -117,7 +117,7 @@ double vn_exp_variance(const vn_exp_model_t *m, int64_t n, const double *x, cons
     double v = 0;
     for (int64_t k = 0; k < n; ++k) {
         double s = 0;
-        if (w[k] > 0) {
+        if (w[k] > m->tau) { /* smaller weights: neither they nor their errors count */
             const double ulp_w = vn_ulp(m->acc, w[k]) / w[k], p = w[k] / l;
             s = vn_node_variance(m->acc, x[k] - row->max) + 0.12 * ulp_w * ulp_w;
             if (m->u_mid > 0) s += 0.18 * m->u_mid * m->u_mid;

@@ -7,10 +7,13 @@
 #include "oracle/tiles.h"
 
 vn_tiles_t vn_tiles(int64_t m, int64_t n, int64_t k) {
-    enum { ROWS = 256, COLS = 512 };
+    enum { SIDE = 512, SMALL = 128, FEW = 4 };
     const double enough = 0x1p22; /* products per tile: well above the cost of a thread */
-    vn_tiles_t t = {.m = m, .n = n, .tm = m < ROWS ? m : ROWS, .tn = n < COLS ? n : COLS};
+    vn_tiles_t t = {.m = m, .n = n, .tm = m < SIDE ? m : SIDE, .tn = n < SIDE ? n : SIDE};
     const double depth = k > 0 ? (double)k : 1;
+    /* Large tiles pack their operands less often; a result of few tiles is split while there is work enough in each. */
+    while ((t.tm > SMALL || t.tn > SMALL) && ((m + t.tm - 1) / t.tm) * ((n + t.tn - 1) / t.tn) < FEW && (double)t.tm * (double)t.tn * depth > 2 * enough)
+        *(t.tm >= t.tn ? &t.tm : &t.tn) = ((t.tm >= t.tn ? t.tm : t.tn) + 1) / 2;
     while (t.tm < m && (double)t.tm * (double)t.tn * depth < enough) t.tm = 2 * t.tm < m ? 2 * t.tm : m;
     while (t.tn < n && (double)t.tm * (double)t.tn * depth < enough) t.tn = 2 * t.tn < n ? 2 * t.tn : n;
     if (t.tm < 1) t.tm = 1;

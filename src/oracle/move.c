@@ -108,7 +108,7 @@ vn_status_t vn_plain_from(vn_eval_t *e, const vn_tensor_t *t, vn_tensor_t **out)
 
 vn_status_t vn_plain_new(vn_eval_t *e, vn_dtype_t t, const vn_shape_t *s, vn_tensor_t **out) {
     *out = NULL;
-    VN_TRY(vn_shape_check(e, t, s));
+    VN_TRY(vn_shape_check(e, vn_plain_dtype(t), s)); /* the wider of the two */
     return vn_tensor_new(vn_plain_dtype(t), s->rank, s->d, out, e->err);
 }
 

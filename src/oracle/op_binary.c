@@ -190,11 +190,7 @@ static void piece(void *ctx, const vn_piece_t *p) {
     }
     if (!j->bound) return;
     if (!j->doubtful && j->demand && !j->wide) { /* bounds stay 0: the frame adds the one rounding */
-        if (j->var)
-            for (int64_t i = 0; i < p->n; ++i) {
-                const double ulp = vn_spacing_at(j->ulp, y[i]);
-                j->var[p->out + i] = ulp * ulp * (1.0 / 12);
-            }
+        if (j->var && j->op != VN_PAIR_FMOD) vn_spacing_square_row(j->ulp, y, p->n, 1.0 / 12, j->var + p->out);
     } else {
         for (int64_t i = 0; i < p->n; ++i) {
             const int64_t o = p->out + i, ka = p->at[0] + i * sa, kb = p->at[1] + i * sb;
@@ -238,7 +234,7 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     j.t = op == VN_PAIR_POW ? vn_budget(e, "pow") : op == VN_PAIR_DIV ? vn_budget(e, "div") : 0.5;
     j.c = op == VN_PAIR_POW ? vn_body_budget(e, "pow") : 0;
     j.tau = op == VN_PAIR_POW && !bare_ieee ? vn_tau(e) : 0;
-    j.demand = op != VN_PAIR_POW && j.t <= 0.5 && !j.doubtful;
+    j.demand = op != VN_PAIR_POW && j.t <= 0.5 && !j.doubtful && (op == VN_PAIR_FMOD || vn_one_rounding(e, t));
     j.quotient = op == VN_PAIR_DIV && e->contract->reciprocal_quotient ? 3 : 0;
     if (e->want >= VN_WANT_BOUND && (j.quotient > 0 || j.c > 0)) VN_TRY(vn_out_wide(e, 0, j.quotient > 0 ? "reciprocal-quotient" : "native-approximation"));
     if (j.is_f64 && op != VN_PAIR_FMOD) VN_TRY(vn_out_lo(e, 0));

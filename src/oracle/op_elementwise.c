@@ -1,6 +1,17 @@
 /* op_elementwise.c -- the rows of the elementwise family, and what its files share: doubt, flags, types and shapes without data. */
 #include "oracle/elementwise.h"
 
+VN_CLONES void vn_spacing_row(vn_spacing_t s, const double *y, int64_t n, double factor, double add, double *out) {
+    for (int64_t i = 0; i < n; ++i) out[i] = factor * vn_spacing_at(s, y[i]) + add;
+}
+
+VN_CLONES void vn_spacing_square_row(vn_spacing_t s, const double *y, int64_t n, double factor, double *out) {
+    for (int64_t i = 0; i < n; ++i) {
+        const double ulp = vn_spacing_at(s, y[i]);
+        out[i] = factor * ulp * ulp;
+    }
+}
+
 vn_doubt_t vn_doubt(const vn_eval_t *e, int k) {
     if (k >= e->n_in) return (vn_doubt_t){0};
     return (vn_doubt_t){.err = e->in[k].err, .var = e->in[k].var, .tau = e->contract->daz ? vn_tau(e) : 0};

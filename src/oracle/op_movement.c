@@ -583,7 +583,7 @@ static const vn_op_t rows[] = {
     {"", "SplitToSequence", 11, 0, MOVE, S1, "MOVE-12", vn_move_split_to_sequence, NULL, 0},
     {"", "ConcatFromSequence", 11, 0, MOVE, 0, "MOVE-12", vn_move_concat_from_sequence, NULL, 0},
     {"", "Optional", 15, 0, MOVE, 0, "MOVE-12", vn_move_optional, NULL, 0},
-    {"", "OptionalHasElement", 15, 0, EXACT, 0, "MOVE-12", vn_move_optional_has, NULL, 0},
+    {"", "OptionalHasElement", 15, 0, EXACT, PROP, "MOVE-12", vn_move_optional_has, NULL, 0},
     {"", "OptionalGetElement", 15, 0, MOVE, MAPS, "MOVE-12", vn_move_optional_get, NULL, 0},
 };
 

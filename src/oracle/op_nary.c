@@ -214,7 +214,7 @@ vn_status_t vn_eval_nary(vn_eval_t *e) {
     if (doubtful) enough &= (j.err = scratch[3] = vn_alloc(n, sizeof(double))) != NULL;
     vn_status_t s = enough ? accumulate(e, &j, rank, dims) : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for partial sums");
     /* A sum of two is one rounding; so is a mean of one, and a choice rounds nothing. */
-    const bool demand = !doubtful && (!sum || e->n_in == 1 || (op == N_SUM && e->n_in == 2));
+    const bool demand = !doubtful && (!sum || e->n_in == 1 || (op == N_SUM && e->n_in == 2 && vn_one_rounding(e, type)));
     if (s == VN_OK && sum) {
         wrap_up_t w = {.r = r, .j = &j, .n = e->n_in, .demand = demand, .is_f64 = type == VN_F64, .u = vn_u(e), .eta = vn_eta(e)};
         vn_parallel(r->count, VN_BCAST_GRAIN, sum_up, &w);

@@ -28,11 +28,20 @@ static vn_rng_t rng_of(const vn_eval_t *e) {
     return rng;
 }
 
-static void put(vn_tensor_t *t, int64_t i, double x) {
-    if (vn_dtype_is_float(t->dtype))
-        vn_tensor_set_f64(t, i, x);
+/* A random output: floats carry an infinite bound, so that whatever a region computes from them makes no statement either. */
+static vn_status_t open_draw(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims) {
+    if (!vn_dtype_is_float(t)) return vn_out_exact(e, k, t, rank, dims);
+    VN_TRY(vn_out_float(e, k, t, rank, dims));
+    for (int64_t i = 0; e->out[k].bound && i < e->out[k].count; ++i) e->out[k].bound[i] = INFINITY;
+    vn_out_final(e, k);
+    return VN_OK;
+}
+
+static void put(vn_eval_t *e, int k, int64_t i, double x) {
+    if (e->out[k].value)
+        e->out[k].value[i] = x;
     else
-        vn_tensor_set_i64(t, i, (int64_t)x);
+        vn_tensor_set_i64(e->out[k].tensor, i, (int64_t)x);
 }
 
 static void mark_random(vn_eval_t *e, int k, double lo, double hi) {
@@ -45,12 +54,12 @@ static void mark_random(vn_eval_t *e, int k, double lo, double hi) {
 
 static vn_status_t draw(vn_eval_t *e, vn_dtype_t t, const vn_shape_t *s) {
     VN_TRY(vn_shape_check(e, t, s));
-    VN_TRY(vn_out_exact(e, 0, t, s->rank, s->d));
+    VN_TRY(open_draw(e, 0, t, s->rank, s->d));
     const bool normal = strncmp(e->node->op, "RandomNormal", 12) == 0;
     const double a = normal ? vn_node_float(e->node, "mean", 0) : vn_node_float(e->node, "low", 0);
     const double b = normal ? vn_node_float(e->node, "scale", 1) : vn_node_float(e->node, "high", 1);
     vn_rng_t rng = rng_of(e);
-    for (int64_t i = 0; i < e->out[0].count; ++i) put(e->out[0].tensor, i, normal ? a + b * vn_rng_normal(&rng) : a + (b - a) * vn_rng_uniform(&rng));
+    for (int64_t i = 0; i < e->out[0].count; ++i) put(e, 0, i, normal ? a + b * vn_rng_normal(&rng) : a + (b - a) * vn_rng_uniform(&rng));
     mark_random(e, 0, normal ? -INFINITY : fmin(a, b), normal ? INFINITY : fmax(a, b));
     return VN_OK;
 }
@@ -110,9 +119,9 @@ vn_status_t vn_move_bernoulli(vn_eval_t *e) {
     VN_TRY(like(e, &t, &s));
     const double *p = vn_arg_f64(e, 0);
     if (!p) return VN_ERR_NOMEM;
-    VN_TRY(vn_out_exact(e, 0, t, s.rank, s.d));
+    VN_TRY(open_draw(e, 0, t, s.rank, s.d));
     vn_rng_t rng = rng_of(e);
-    for (int64_t i = 0; i < e->out[0].count; ++i) put(e->out[0].tensor, i, vn_rng_uniform(&rng) < p[i] ? 1 : 0);
+    for (int64_t i = 0; i < e->out[0].count; ++i) put(e, 0, i, vn_rng_uniform(&rng) < p[i] ? 1 : 0);
     mark_random(e, 0, 0, 1);
     return VN_OK;
 }
@@ -140,7 +149,7 @@ vn_status_t vn_move_multinomial(vn_eval_t *e) {
     const double *x = vn_arg_f64(e, 0);
     const int64_t classes = e->in[0].t->dims[1];
     if (!x) return VN_ERR_NOMEM;
-    VN_TRY(vn_out_exact(e, 0, t, 2, s.d));
+    VN_TRY(open_draw(e, 0, t, 2, s.d));
     if (classes < 1 && e->out[0].count) return vn_eval_fail(e, VN_ERR_RANGE, "no classes to draw from");
     vn_rng_t rng = rng_of(e);
     for (int64_t b = 0; b < s.d[0]; ++b) {
@@ -152,7 +161,7 @@ vn_status_t vn_move_multinomial(vn_eval_t *e) {
             double left = vn_rng_uniform(&rng) * sum;
             int64_t c = 0;
             while (c + 1 < classes && (left -= exp(row[c] - top)) >= 0) ++c;
-            put(e->out[0].tensor, b * s.d[1] + i, (double)c);
+            put(e, 0, b * s.d[1] + i, (double)c);
         }
     }
     mark_random(e, 0, 0, (double)(classes - 1));
@@ -175,12 +184,12 @@ static vn_status_t drop(vn_eval_t *e, double ratio) {
     const double *x = vn_arg_f64(e, 0), scale = 1 / (1 - ratio);
     double top = 0;
     if (!x) return VN_ERR_NOMEM;
-    VN_TRY(vn_out_exact(e, 0, t->dtype, t->rank, t->dims));
+    VN_TRY(open_draw(e, 0, t->dtype, t->rank, t->dims));
     if (vn_move_wanted(e, 1)) VN_TRY(vn_out_exact(e, 1, VN_BOOL, t->rank, t->dims));
     vn_rng_t rng = rng_of(e);
     for (int64_t i = 0; i < t->count; ++i) {
         const bool keep = vn_rng_uniform(&rng) >= ratio;
-        put(e->out[0].tensor, i, keep ? x[i] * scale : 0);
+        put(e, 0, i, keep ? x[i] * scale : 0);
         if (vn_move_wanted(e, 1)) vn_tensor_set_i64(e->out[1].tensor, i, keep);
         top = isnan(x[i]) ? INFINITY : fmax(top, fabs(x[i]) * scale);
     }
@@ -206,7 +215,12 @@ vn_status_t vn_move_dropout(vn_eval_t *e) {
     VN_TRY(vn_out_tensor(e, 0, vn_tensor_retain(t)));
     if (!vn_move_wanted(e, 1)) return VN_OK;
     VN_TRY(vn_out_exact(e, 1, mask_type(e), t->rank, t->dims));
-    for (int64_t i = 0; i < t->count; ++i) put(e->out[1].tensor, i, 1);
+    for (int64_t i = 0; i < t->count; ++i) {
+        if (mask_type(e) == VN_BOOL)
+            vn_tensor_set_i64(e->out[1].tensor, i, 1);
+        else
+            vn_tensor_set_f64(e->out[1].tensor, i, 1);
+    }
     if (e->version >= 12) return VN_OK;
     vn_tensor_t *zeros;
     VN_TRY(vn_tensor_new(mask_type(e), t->rank, t->dims, &zeros, e->err));

@@ -300,7 +300,7 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
                             .variance = e->want >= VN_WANT_VARIANCE, .h_format = vn_read_format(e, 0, e->in[0].t->dtype),
                             .u_state = narrow ? store->u : 0, .eta_state = narrow ? store->eta : 0};
         l.rule = (vn_gate_rule_t){.u = acc->u, .eta = e->contract->ftz ? acc->tau : acc->eta, .t_tanh = vn_budget(e, "tanh"),
-                                  .t_sigmoid = vn_budget(e, "sigmoid"), .t_exp = vn_budget(e, "exp")};
+                                  .t_sigmoid = vn_budget(e, "sigmoid"), .t_exp = vn_budget(e, "exp"), .log_max = log(acc->max)};
         memcpy(l.gate, p->gate[d], sizeof l.gate);
         if (c.b) {
             l.wb = c.b + (int64_t)d * p->spec.bias_rows * H;

@@ -157,18 +157,20 @@ static vn_sample_t sample_at(const planes_t *p, int64_t i) {
 
 static int64_t clamp(int64_t k, int64_t n) { return k < 0 ? 0 : k >= n ? n - 1 : k; }
 
-/* Raw weights of antialiased or excluding interpolation: taps first..first+n, normalised; *total their raw sum. */
+/*
+ * Raw weights of antialiased or excluding interpolation: taps first..first+n, normalised; *total their raw sum. One tap beyond the reach on
+ * each side is listed with its weight of 0: a coordinate off by dc may give it some. Excluded taps have no weight wherever c lies.
+ */
 static int64_t raw_weights(const pass_t *s, double c, double *w, int64_t room, int64_t *first, double *total) {
     const vn_resize_plan_t *p = s->p;
     const double scale = p->antialias ? fmin(s->a->scale, 1) : 1, reach = (p->mode == VN_RESIZE_CUBIC ? 2 : 1) / scale;
-    const int64_t lo = (int64_t)floor(c - reach) + 1, hi = (int64_t)ceil(c + reach) - 1;
-    int64_t n = 0;
+    int64_t lo = (int64_t)floor(c - reach), hi = (int64_t)ceil(c + reach), n = 0;
+    if (p->exclude && lo < 0) lo = 0;
+    if (p->exclude && hi >= s->a->in) hi = s->a->in - 1;
     *first = lo;
     *total = 0;
     for (int64_t k = lo; k <= hi && n < room; ++k) {
-        const double x = ((double)k - c) * scale;
-        double r = p->mode == VN_RESIZE_CUBIC ? vn_cubic_weight(p->a, x) : fmax(0, 1 - fabs(x));
-        if (p->exclude && (k < 0 || k >= s->a->in)) r = 0;
+        const double x = ((double)k - c) * scale, r = p->mode == VN_RESIZE_CUBIC ? vn_cubic_weight(p->a, x) : fmax(0, 1 - fabs(x));
         w[n++] = r;
         *total += r;
     }
@@ -190,7 +192,7 @@ static void pass_range(void *ctx, int64_t begin, int64_t end) {
     pass_t *s = ctx;
     const vn_resize_plan_t *p = s->p;
     const vn_resize_axis_t *a = s->a;
-    const int64_t room = s->weighted ? (int64_t)(2 * (p->mode == VN_RESIZE_CUBIC ? 2 : 1) / fmin(p->antialias ? a->scale : 1, 1)) + 4 : 0;
+    const int64_t room = s->weighted ? (int64_t)(2 * (p->mode == VN_RESIZE_CUBIC ? 2 : 1) / fmin(p->antialias ? a->scale : 1, 1)) + 6 : 0;
     double *w = NULL;
     vn_sample_t *taps = NULL;
     if (s->weighted) {

@@ -87,12 +87,6 @@ static bool zero_is_free(const job_t *j, double x) {
     return false;
 }
 
-static double own_error(const job_t *j, double x, double y) {
-    const double amplified = j->f->amplified ? j->f->amplified(x, j->p) : 0;
-    const bool extended = j->long_double && LDBL_MANT_DIG >= 64;
-    return (j->f->own + amplified) * (extended ? 0x1p-63 : 0x1p-52) * fabs(y) + 0x1p-1068; /* products of subnormals of f64 */
-}
-
 static void values(job_t *j, int64_t begin, int64_t n) {
     const double *x = j->x.value + begin;
     if (!j->long_double || !j->f->wide) {
@@ -112,19 +106,46 @@ static void values(job_t *j, int64_t begin, int64_t n) {
     }
 }
 
-/* The common case has its own plain loop: exact argument, result within t ulp. */
-static void bounds_plain(const job_t *j, int64_t begin, int64_t n) {
-    const double t = j->t, tau = j->tau, var = j->sd * j->sd;
-    const vn_spacing_t s = j->ulp, promised = j->promised;
-    const double *restrict y = j->value + begin;
-    double *restrict b = j->bound + begin;
-    for (int64_t i = 0; i < n; ++i) b[i] = t * vn_spacing_at(promised, y[i]) + tau;
-    if (!j->var) return;
-    double *restrict v = j->var + begin;
-    for (int64_t i = 0; i < n; ++i) {
-        const double ulp = vn_spacing_at(s, y[i]);
-        v[i] = var * ulp * ulp;
+/* Second tier of the common scales as plain loops: w = bound + c u scale. False: the scale needs the general way. */
+static bool wide_plain(const job_t *j, int64_t begin, int64_t n) {
+    const double *restrict x = j->x.value + begin, *restrict b = j->bound + begin;
+    double *restrict w = j->wide + begin;
+    const double a = j->c * j->u, alpha = j->f->scale == VN_SCALE_ALPHA ? fabs(j->p[0]) : j->f->scale == VN_SCALE_SELU ? fabs(j->p[0] * j->p[1]) : 1;
+    if (j->far < INFINITY || j->attribute_u > 0) return false;
+    switch (j->f->scale) {
+    case VN_SCALE_ONE:
+    case VN_SCALE_ALPHA:
+    case VN_SCALE_SELU:
+        for (int64_t i = 0; i < n; ++i) w[i] = b[i] + a * alpha;
+        return true;
+    case VN_SCALE_X:
+        for (int64_t i = 0; i < n; ++i) w[i] = b[i] + a * fabs(x[i]);
+        return true;
+    case VN_SCALE_XY:
+    case VN_SCALE_TAN: break;
     }
+    return false;
+}
+
+/* The common case goes by plain loops: exact argument, one rounding or a result within t ulp. */
+static bool bounds_plain(const job_t *j, int64_t begin, int64_t n) {
+    const vn_fn_kind_t kind = j->f->kind;
+    if (vn_doubt_any(&j->x.doubt) || kind == VN_FN_ARITHMETIC) return false;
+    const double *y = j->value + begin;
+    const bool single = j->demand; /* bounds stay 0: the frame adds the one rounding */
+    if (!single) vn_spacing_row(j->promised, y, n, j->t, j->tau, j->bound + begin);
+    if (j->wide && !wide_plain(j, begin, n)) return false;
+    if (j->var && kind != VN_FN_EXACT) vn_spacing_square_row(j->ulp, y, n, j->sd * j->sd, j->var + begin);
+    return true;
+}
+
+static void own_errors(const job_t *j, int64_t begin, int64_t n) {
+    const double *restrict y = j->value + begin;
+    double *restrict own = j->own + begin;
+    const double unit = j->long_double && LDBL_MANT_DIG >= 64 ? 0x1p-63 : 0x1p-52, k = j->f->own * unit;
+    for (int64_t i = 0; i < n; ++i) own[i] = k * fabs(y[i]) + 0x1p-1068; /* products of subnormals of f64 */
+    if (!j->f->amplified) return;
+    for (int64_t i = 0; i < n; ++i) own[i] += j->f->amplified(j->x.value[begin + i], j->p) * unit * fabs(y[i]);
 }
 
 static double local_error(const job_t *j, double x, double y, double spread_by) {
@@ -153,7 +174,11 @@ static void bounds_full(job_t *j, int64_t begin, int64_t n) {
     for (int64_t i = begin; i < begin + n; ++i) {
         const double x = j->x.value[i], y = j->value[i];
         const double s = doubtful ? spread(j, i, x, y, vn_doubt_at(&j->x.doubt, i, x)) : 0;
-        const double e = local_error(j, x, y, s) + s;
+        double e = local_error(j, x, y, s) + s;
+        if (isnan(e)) { /* the formula itself, carried out, gives inf/inf or 0 inf; the value is its limit */
+            vn_flag(&j->flags, i, VN_EL_NAN_OK);
+            e = 0;
+        }
         j->bound[i] = e;
         if (j->wide) j->wide[i] = e + second_tier(j, x, y);
         if (!j->var) continue;
@@ -167,20 +192,13 @@ static void bounds_full(job_t *j, int64_t begin, int64_t n) {
 
 static void run_range(void *ctx, int64_t begin, int64_t end) {
     job_t *j = ctx;
-    const bool plain = !j->wide && !vn_doubt_any(&j->x.doubt) &&
-                       (j->f->kind == VN_FN_ELEMENTARY || (j->f->kind == VN_FN_ROUNDED && !j->demand));
-    const bool zero = j->bound && !j->wide && !vn_doubt_any(&j->x.doubt) && !j->var &&
-                      (j->f->kind == VN_FN_EXACT || (j->f->kind == VN_FN_ROUNDED && j->demand)); /* planes come zeroed */
     for (int64_t at = begin; at < end; at += VN_BCAST_ROW) {
         const int64_t n = end - at < VN_BCAST_ROW ? end - at : VN_BCAST_ROW;
         values(j, at, n);
-        if (j->own)
-            for (int64_t i = at; i < at + n; ++i) j->own[i] = own_error(j, j->x.value[i], j->value[i]);
+        if (j->own) own_errors(j, at, n);
         if (!j->bound) continue;
-        if (plain)
-            bounds_plain(j, at, n);
-        else if (!zero)
-            bounds_full(j, at, n);
+        if (!bounds_plain(j, at, n)) bounds_full(j, at, n);
+        if (j->f->zero == VN_ZERO_FIXED) continue;
         for (int64_t i = at; i < at + n; ++i)
             if (j->value[i] == 0 && zero_is_free(j, j->x.value[i])) vn_flag(&j->flags, i, VN_EL_ZERO_OK);
     }
@@ -217,10 +235,10 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
     j.tau = f->kind == VN_FN_ELEMENTARY && !bare_ieee ? vn_tau(e) : 0;
     j.sd = fmax(0.2886751345948129, f->kind == VN_FN_ELEMENTARY ? j.t / 4 : 0); /* claim ELEM-6: rms of a kernel of largest error t */
     /* A single rounding that no doubt touches is demanded bit by bit, unless the tier lets even basic operations be approximate. */
-    const bool single = f->kind == VN_FN_EXACT || (f->kind == VN_FN_ROUNDED && j.t <= 0.5);
+    const bool single = f->kind == VN_FN_EXACT || (f->kind == VN_FN_ROUNDED && j.t <= 0.5 && vn_one_rounding(e, t));
     j.demand = single && !vn_doubt_any(&x.doubt);
     if (e->want >= VN_WANT_BOUND && trigonometric && e->contract->tier != VN_TIER_IEEE && !promise) {
-        j.far = 1e4;
+        j.far = t == VN_F64 ? M_PI_4 : 1e4; /* f64 reductions of shipped back ends are not longer than f64 itself */
         if (!far_argument(&j, r->count)) j.far = INFINITY;
     }
     j.attribute_u = promise ? 0 : attribute_roundoff(e, f, p, t);

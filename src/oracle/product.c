@@ -33,7 +33,7 @@ vn_status_t vn_factor_input(vn_eval_t *e, int k, int position, vn_factor_t *f) {
     if (!asked || own == VN_FMT_NONE || !narrower(c->operand, own)) return VN_OK;
     f->format = c->operand;
     const size_t n = (size_t)(t->count ? t->count : 1);
-    f->owned_x = vn_alloc(n, sizeof(double));
+    f->owned_x = vn_realloc(NULL, n, sizeof(double));
     if (!f->owned_x) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld rounded operands", (long long)t->count);
     memcpy(f->owned_x, x, (size_t)t->count * sizeof(double));
     vn_round_array(c->operand, c->operand_rounding, f->owned_x, t->count);
@@ -77,6 +77,9 @@ vn_side_t vn_side_at(const vn_factor_t *f, int64_t offset, int64_t ld, bool t) {
 #undef AT
 }
 
+/* Scratch that is filled before it is read needs no zeros. */
+static void *scratch(int64_t n, size_t size) { return vn_realloc(NULL, (size_t)(n > 0 ? n : 1), size); }
+
 static double *new_plane(int64_t n) { return vn_alloc((size_t)(n ? n : 1), sizeof(double)); }
 
 static bool make_dmag(vn_factor_t *f) {
@@ -95,7 +98,7 @@ static bool make_sub(vn_factor_t *f) {
 }
 
 static bool make_f32(const vn_factor_t *f, double scale, void (*fn)(const double *, int64_t, double, float *), float **out) {
-    *out = vn_alloc((size_t)(f->count ? f->count : 1), sizeof(float));
+    *out = scratch(f->count, sizeof(float));
     if (*out) fn(f->x, f->count, scale, *out);
     return *out != NULL;
 }
@@ -126,7 +129,7 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
     vn_ref_t *out = &e->out[0];
     *p = (vn_product_t){.e = e, .a = *a, .b = *b, .acc = c->accumulator, .u = acc->u, .eta = acc->eta, .tau = acc->tau, .acc_max = acc->max,
                         .alpha = alpha, .beta = beta, .bound = e->want >= VN_WANT_BOUND, .variance = e->want >= VN_WANT_VARIANCE,
-                        .has_bias = bias != NULL, .uncertain = a->err || b->err, .mag_unscale = 1, .sq_unscale = 1, .var_scale = 1};
+                        .has_bias = bias != NULL, .uncertain = a->err || b->err, .mag_unscale = 1, .sq_unscale = 1, .var_scale = 1, .depth = depth};
     *a = *b = (vn_factor_t){0};
     out->terms = depth + (bias ? 1 : 0);
     const vn_format_info_t *fa = vn_format_info(p->a.format), *fb = vn_format_info(p->b.format);
@@ -209,15 +212,22 @@ double vn_order_variance(const vn_product_t *p, double n, double s, double q) {
 /* Per column of a tile: factor of T, additive term, factor of the own error; factors of sum x^2 and of y^2 in the variance. */
 enum { REL, TINY, OWN, VAR_Q, VAR_S, COLUMN_PLANES };
 
+/* Sums of f32 magnitudes that need one block only are read from f32 directly. */
+static bool direct(const vn_product_t *p) { return p->f32_mag && p->depth <= VN_MAG_BLOCK; }
+
 bool vn_tile_scratch_new(const vn_product_t *p, int64_t cells, int64_t columns, vn_tile_scratch_t *s) {
     *s = (vn_tile_scratch_t){0};
     if (!p->bound) return true;
-    s->t = new_plane(cells);
-    s->per_column = new_plane(COLUMN_PLANES * columns);
-    s->part = vn_alloc((size_t)(cells ? cells : 1), sizeof(float));
-    if (p->variance) s->q = new_plane(cells);
-    if (p->uncertain || p->a.sub || p->b.sub || (p->variance && !p->f32_sq)) s->tmp = new_plane(cells);
-    return s->t && s->per_column && s->part && (!p->variance || s->q) && (s->tmp || !(p->uncertain || p->a.sub || p->b.sub || (p->variance && !p->f32_sq)));
+    const bool wants_t = !direct(p), wants_q = p->variance && !p->f32_sq, wants_tmp = p->uncertain || p->a.sub || p->b.sub;
+    s->per_column = scratch(COLUMN_PLANES * columns, sizeof(double));
+    s->row = scratch(2 * columns, sizeof(double));
+    if (p->f32_mag) s->part = scratch(cells, sizeof(float));
+    if (wants_t) s->t = scratch(cells, sizeof(double));
+    if (p->f32_sq) s->squares = scratch(cells, sizeof(float));
+    if (wants_q) s->q = scratch(cells, sizeof(double));
+    if (wants_tmp) s->tmp = scratch(cells, sizeof(double));
+    return s->per_column && s->row && (s->part || !p->f32_mag) && (s->t || !wants_t) && (s->squares || !p->f32_sq) && (s->q || !wants_q) &&
+           (s->tmp || !wants_tmp);
 }
 
 void vn_tile_scratch_free(vn_tile_scratch_t *s) {
@@ -225,7 +235,9 @@ void vn_tile_scratch_free(vn_tile_scratch_t *s) {
     vn_free(s->q);
     vn_free(s->tmp);
     vn_free(s->per_column);
+    vn_free(s->row);
     vn_free(s->part);
+    vn_free(s->squares);
     *s = (vn_tile_scratch_t){0};
 }
 
@@ -273,9 +285,13 @@ static void add_upper(const vn_tile_t *t, const double *x, const double *y, doub
     }
 }
 
-/* sum |a||b| of the tile into s->t, rounded up. */
+/* sum |a||b| of the tile, rounded up: into s->t, or as f32 without its factor into s->part. */
 static void magnitudes(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_t *s) {
     const int64_t cells = t->m * t->n;
+    if (direct(p)) {
+        vn_sgemm_tile(t->m, t->n, t->k, t->a.mag, t->a.ld, t->a.t, t->b.mag, t->b.ld, t->b.t, s->part, t->n, false);
+        return;
+    }
     if (p->f32_mag) {
         vn_mag_product(t->m, t->n, t->k, t->a.mag, t->a.ld, t->a.t, t->b.mag, t->b.ld, t->b.t, p->mag_unscale, s->part, s->t);
         return;
@@ -288,12 +304,10 @@ static void magnitudes(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratc
     }
 }
 
-/* Sum of squared terms into s->q; only statistics, no direction. */
+/* Sum of squared terms into s->q, or as f32 without its factor into s->squares; only statistics, no direction. */
 static void squares(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_t *s) {
-    const int64_t cells = t->m * t->n;
     if (p->f32_sq) {
-        vn_sgemm_tile(t->m, t->n, t->k, t->a.sq, t->a.ld, t->a.t, t->b.sq, t->b.ld, t->b.t, s->part, t->n, false);
-        for (int64_t c = 0; c < cells; ++c) s->q[c] = (double)s->part[c] * p->sq_unscale;
+        vn_sgemm_tile(t->m, t->n, t->k, t->a.sq, t->a.ld, t->a.t, t->b.sq, t->b.ld, t->b.t, s->squares, t->n, false);
         return;
     }
     for (int64_t i = 0; i < t->m; ++i)
@@ -387,6 +401,10 @@ typedef struct row_in {
     double alpha, beta, alpha_rel, beta_rel, exact_below;
 } row_in_t;
 
+VN_CLONES static void widen(int64_t n, const float *x, double scale, double *out) {
+    for (int64_t j = 0; j < n; ++j) out[j] = (double)x[j] * scale;
+}
+
 /* The plain case, one row: bound and own error from sums of magnitudes. */
 VN_CLONES static void finish_row(const row_in_t *r, double *bound, double *own) {
     const double *t = r->t, *rel = r->rel, *tiny = r->tiny, *own_rel = r->own_rel;
@@ -397,6 +415,18 @@ VN_CLONES static void finish_row(const row_in_t *r, double *bound, double *own) 
         bound[j] = exact ? 0 : e;
         own[j] = exact ? 0 : own_rel[j] * t[j];
     }
+}
+
+/* Row i of the sums of magnitudes and of squares; the row may be changed by its reader. */
+static double *row_of_t(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_t *s, int64_t i) {
+    if (!direct(p)) return s->t + i * t->n;
+    widen(t->n, s->part + i * t->n, vn_mag_up(t->k) * p->mag_unscale, s->row);
+    return s->row;
+}
+static double *row_of_q(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_t *s, int64_t i) {
+    if (!p->f32_sq) return s->q + i * t->n;
+    widen(t->n, s->squares + i * t->n, p->sq_unscale, s->row + t->n);
+    return s->row + t->n;
 }
 
 VN_CLONES static void variance_row(int64_t n, const double *fq, const double *fs, const double *q, const double *y, const double *bound, double *var) {
@@ -475,9 +505,11 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
         }
     }
     const bool needs_extra = p->uncertain || p->a.sub || p->b.sub;
+    /* A separate bias kernel behind a narrow product (claim CONTRACT-15): u_i (|sum| + E) + u_i |bias| + eta_i more. */
+    const vn_format_info_t *hidden = p->has_bias && p->e->contract->intermediate != VN_FMT_NONE ? vn_format_info(p->e->contract->intermediate) : NULL;
     const bool plain = p->alpha == 1 && !p->has_bias && !needs_extra;
     for (int64_t i = 0; i < t->m; ++i) {
-        double *sum = s->t + i * t->n, *bound = p->bound_out + t->out + i * t->ldc, *own = p->own + t->out + i * t->ldc;
+        double *sum = row_of_t(p, t, s, i), *bound = p->bound_out + t->out + i * t->ldc, *own = p->own + t->out + i * t->ldc;
         row_in_t r = {.n = t->n, .t = sum, .extra = extra ? extra + i * t->n : NULL, .rel = column[REL], .tiny = column[TINY], .own_rel = column[OWN],
                       .c = p->has_bias ? t->bias.c + i * t->bias.rs : NULL, .c_err = p->has_bias && t->bias.err ? t->bias.err + i * t->bias.rs : NULL, .cs = t->bias.cs, .alpha = fabs(p->alpha), .beta = p->beta,
                       .alpha_rel = p->alpha != 1 ? 2 * p->u : 0, .beta_rel = p->beta != 1 ? 2 * p->u : 0, .exact_below = p->exact_below};
@@ -487,8 +519,13 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
             finish_row_general(&r, sum, bound, own);
         for (int64_t j = 0; needs_extra && !extra && j < t->n; ++j) bound[j] = INFINITY; /* no memory: no statement */
         if (p->flags) flag_row(p, t, i, sum);
+        if (hidden)
+            for (int64_t j = 0; j < t->n; ++j) { /* sum and bias each rounded to the hidden type before they meet */
+                const double c = fabs(r.beta * r.c[j * r.cs]), sum_abs = fabs(value[i * t->ldc + j]) + c + bound[j];
+                bound[j] += hidden->u * (sum_abs + c) + hidden->eta;
+            }
         if (!p->variance) continue;
-        double *var = p->var_out + t->out + i * t->ldc, *q = s->q + i * t->n;
+        double *var = p->var_out + t->out + i * t->ldc, *q = row_of_q(p, t, s, i);
         const double *y = value + i * t->ldc, u2 = 0.18 * p->u * p->u;
         if (!plain)
             for (int64_t j = 0; j < t->n; ++j) {
@@ -503,6 +540,10 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
             if (p->uncertain) var[j] += p->alpha * p->alpha * propagated_variance(t, i, j);
             if (p->has_bias && t->bias.var) var[j] += p->beta * p->beta * t->bias.var[i * t->bias.rs + j * t->bias.cs];
             if (isnan(var[j])) var[j] = 0;
+        }
+        for (int64_t j = 0; hidden && j < t->n; ++j) {
+            const double c = r.beta * r.c[j * r.cs], a = vn_ulp(p->e->contract->intermediate, y[j] - c), b = vn_ulp(p->e->contract->intermediate, c);
+            if (isfinite(a) && isfinite(b)) var[j] += (a * a + b * b) / 12;
         }
     }
     vn_free(extra);

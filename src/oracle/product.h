@@ -51,6 +51,7 @@ typedef struct vn_product {
     bool compensated;       /* binary64 operands: twice the working precision */
     bool exact_products;    /* 2 p_in <= p_acc */
     bool no_underflow;      /* products and sums cannot leave the normal range of the accumulator */
+    int64_t depth;          /* largest number of terms */
     bool f32_mag, f32_sq, has_bias, uncertain, nonfinite;
     double mag_unscale, sq_unscale;
     double lost;            /* per term, to underflow of the f64 magnitudes */
@@ -92,8 +93,8 @@ typedef struct vn_tile {
 
 /** Scratch of one thread for tiles of at most `cells` elements and `columns` columns. False: no memory. */
 typedef struct vn_tile_scratch {
-    double *t, *q, *tmp, *per_column;
-    float *part;
+    double *t, *q, *tmp, *per_column, *row;
+    float *part, *squares;
 } vn_tile_scratch_t;
 bool vn_tile_scratch_new(const vn_product_t *p, int64_t cells, int64_t columns, vn_tile_scratch_t *s);
 void vn_tile_scratch_free(vn_tile_scratch_t *s);

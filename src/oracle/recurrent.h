@@ -12,6 +12,7 @@ typedef struct vn_tri {
 /** What an activation may cost under the contract. */
 typedef struct vn_gate_rule {
     double u, eta, t_tanh, t_sigmoid, t_exp;
+    double log_max; /* logarithm of the largest number of the accumulator */
 } vn_gate_rule_t;
 
 typedef enum vn_gate_kind {

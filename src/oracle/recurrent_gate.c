@@ -116,7 +116,7 @@ vn_tri_t vn_gate_apply(const vn_gate_t *g, const vn_gate_rule_t *r, vn_tri_t in)
         y = z > 0 ? z + log1p(exp(-z)) : log1p(exp(z));
         t = r->t_exp;
         slope = sigmoid(z + E);
-        own = 2 * t * u * y + 3 * u;
+        own = z + E < r->log_max ? 2 * t * u * y + 3 * u : INFINITY; /* exp(z) of the body overflows */
         break;
     }
     const double here = g->kind == VN_GATE_TANH ? 1 - y * y : g->kind == VN_GATE_SIGMOID ? y * (1 - y) : slope;

@@ -150,12 +150,13 @@ static double hard_swish_arith(double x, double y, const double *p, double u, do
     (void)p;
     (void)reciprocal;
     const double edge = 3 * (1 + 8 * u);
+    if (x == -INFINITY) return NAN;
     if (x <= -edge) return 0;
     return 4 * u * (1 + 8 * u) * fabs(y) + (x < edge ? u / 3 * (1 + 8 * u) * x * x : 0) + 2 * eta;
 }
 static double softsign_arith(double x, double y, const double *p, double u, double eta, bool reciprocal) {
-    (void)x;
     (void)p;
+    if (isinf(x)) return NAN;
     return vn_gamma(reciprocal ? 4 : 2, u) * fabs(y) + eta;
 }
 

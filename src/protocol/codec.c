@@ -132,8 +132,7 @@ vn_status_t vn_packed_strings(const vn_desc_t *d, const void *data, const char *
         if (to < from || to > room)
             s = vn_fail(err, VN_ERR_PARSE, "%s: string %lld ends at %lld, outside [%lld, %lld]", what, (long long)i, (long long)to,
                         (long long)from, (long long)room);
-        else
-            s = vn_tensor_set_string(t, i, text + from, (size_t)(to - from), err);
+        else s = vn_tensor_set_string(t, i, text + from, (size_t)(to - from), err);
     }
     if (s != VN_OK) {
         vn_tensor_free(t);

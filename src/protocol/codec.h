@@ -7,7 +7,7 @@
 #include "vernier/protocol.h"
 
 enum {
-    VN_OFFSET_ALIGN = 64,  /* every offset into a segment is a multiple of this */
+    VN_OFFSET_ALIGN = 64, /* every offset into a segment is a multiple of this */
     VN_READ_CHUNK = 1 << 16
 };
 

@@ -7,8 +7,9 @@
 
 /* Flags of /proc/cpuinfo by which numeric libraries choose kernels. */
 static const char *const interesting[] = {
-    "sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16",
-    "amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "asimd", "asimddp", "asimdhp", "bf16", "i8mm", "sve", "sve2",
+    "sse4_2",      "avx",      "f16c",        "fma",         "avx2",     "avx512f",  "avx512bw", "avx512vl",
+    "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16",
+    "asimd",       "asimddp",  "asimdhp",     "bf16",        "i8mm",     "sve",      "sve2",
 };
 
 static bool has_word(const char *line, const char *word) {

@@ -34,8 +34,9 @@ vn_status_t vn_shm_create(const char *name, size_t size, vn_shm_t *out, vn_error
     close(fd);
     if (p == MAP_FAILED) {
         shm_unlink(name);
-        return vn_fail(err, VN_ERR_IO, "%s: cannot reserve %zu bytes of shared memory: %s; is /dev/shm large enough (containers: --shm-size)?",
-                       name, size, strerror(why));
+        return vn_fail(err, VN_ERR_IO,
+                       "%s: cannot reserve %zu bytes of shared memory: %s; is /dev/shm large enough (containers: --shm-size)?", name, size,
+                       strerror(why));
     }
     out->data = p;
     out->size = size;

@@ -31,7 +31,10 @@ static const struct {
     vn_status_t status;
     const char *kind;
 } error_kinds[] = {
-    {VN_ERR_UNSUPPORTED, "unsupported"}, {VN_ERR_NOTFOUND, "notfound"}, {VN_ERR_USAGE, "usage"}, {VN_ERR_NOMEM, "memory"},
+    {VN_ERR_UNSUPPORTED, "unsupported"},
+    {VN_ERR_NOTFOUND, "notfound"},
+    {VN_ERR_USAGE, "usage"},
+    {VN_ERR_NOMEM, "memory"},
 };
 
 static const char *kind_of(vn_status_t s) {
@@ -144,7 +147,8 @@ static vn_status_t do_load(frame_t *f, json_t *rq, json_t *reply, vn_error_t *er
     }
     vn_shm_t shm;
     VN_TRY(vn_shm_attach(vn_json_text(rq, "shm"), (size_t)size, false, &shm, err));
-    vn_load_request_t load = {.format = vn_json_text(rq, "format"), .bytes = shm.data, .size = (size_t)size, .folder = vn_json_text(rq, "folder")};
+    vn_load_request_t load = {
+        .format = vn_json_text(rq, "format"), .bytes = shm.data, .size = (size_t)size, .folder = vn_json_text(rq, "folder")};
     if (!load.format) load.format = "onnx";
     vn_worker_session_t *session = NULL;
     vn_status_t s = f->ops->load(f->self, &load, &session, err);
@@ -205,7 +209,8 @@ static vn_status_t read_io(run_t *r, json_t *o, bool output, vn_io_t *io, vn_err
     if (!(io->name = vn_strdup(name))) return vn_fail(err, VN_ERR_NOMEM, "%s: out of memory", what);
     io->rank = -1;
     if (kind && strcmp(kind, "absent") == 0) return VN_OK;
-    if (kind && strcmp(kind, "tensor") != 0) return vn_fail(err, VN_ERR_UNSUPPORTED, "%s: this worker takes tensors only, not a %s", what, kind);
+    if (kind && strcmp(kind, "tensor") != 0)
+        return vn_fail(err, VN_ERR_UNSUPPORTED, "%s: this worker takes tensors only, not a %s", what, kind);
     if (output && !json_object_get(o, "shm")) return VN_OK;
     vn_desc_t d;
     VN_TRY(vn_desc_read(o, what, &d, err));
@@ -346,7 +351,8 @@ static bool answer(frame_t *f, const char *line, size_t length) {
     vn_error_t err = {0};
     json_error_t why;
     json_t *rq = json_loadb(line, length, JSON_REJECT_DUPLICATES, &why), *reply = json_object();
-    vn_status_t s = json_is_object(rq) ? act(f, rq, reply, &err) : vn_fail(&err, VN_ERR_USAGE, "request is not a JSON object: %s", why.text);
+    vn_status_t s =
+        json_is_object(rq) ? act(f, rq, reply, &err) : vn_fail(&err, VN_ERR_USAGE, "request is not a JSON object: %s", why.text);
     if (s != VN_OK) { /* nothing of a half-made reply may stay */
         json_object_clear(reply);
         if (json_object_set_new(reply, "error", json_pack("{s:s,s:s}", "kind", kind_of(s), "text", err.text)) != 0)

@@ -235,13 +235,10 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
     return st;
 }
 
-/* Captures are released after their last reader: they are mapped memory of the worker, and count as ours while we look at them. */
-static void release_dead(whole_t *w, int *last_use, int node) {
+/* Captures leave our resident memory after their last reader; a later group of fused operators may still look at them. */
+static void rest(const whole_t *w, const int *last_use, int node) {
     for (int k = 0; k < w->n_captured; ++k)
-        if (last_use[k] == node) {
-            vn_output_free(&w->captured[k]);
-            w->captured[k] = (vn_output_t){0};
-        }
+        if (last_use[k] == node) vn_output_idle(&w->captured[k]);
 }
 
 static vn_status_t in_situ(whole_t *w, vn_error_t *err) {
@@ -271,7 +268,7 @@ static vn_status_t in_situ(whole_t *w, vn_error_t *err) {
         } else {
             st = in_situ_node(w, n, w->s->steps + 2 + i, err);
         }
-        release_dead(w, last, i);
+        rest(w, last, i);
         if (w->s->o->progress) w->s->o->progress(w->s->o->progress_ctx, "in situ", i + 1, g->n_nodes);
     }
     vn_free(last);

@@ -64,7 +64,8 @@ static const char *const script_places[] = {"/../libexec/vernier/workers/python"
 static vn_status_t find_script(const vn_backend_row_t *row, char out[4096], vn_error_t *err) {
     if (find(row->file, "/python", script_places, 1, out)) return VN_OK;
     if (join(out, 4096, VN_DEFAULT_SCRIPTS, "/", row->file) && is_file(out)) return VN_OK;
-    return vn_fail(err, VN_ERR_NOTFOUND, "back end %s: its script %s is missing; is Vernier installed completely? (VERNIER_WORKERS names another folder)",
+    return vn_fail(err, VN_ERR_NOTFOUND,
+                   "back end %s: its script %s is missing; is Vernier installed completely? (VERNIER_WORKERS names another folder)",
                    row->info->name, row->file);
 }
 
@@ -84,7 +85,8 @@ static vn_status_t find_python(const vn_spec_t *spec, const vn_backend_row_t *ro
     for (int which = 0; which < 2; ++which)
         if (home(which, dir) && join(out, 4096, dir, "/../.venv/bin/python", "") && is_file(out)) return VN_OK;
     if (join(out, 4096, VN_DEFAULT_PYTHON, "", "") && is_file(out)) return VN_OK;
-    return vn_fail(err, VN_ERR_NOTFOUND, "back end %s: no Python environment (%s is not there); make it with tools/setup, or name one: %s@/path/of/venv",
+    return vn_fail(err, VN_ERR_NOTFOUND,
+                   "back end %s: no Python environment (%s is not there); make it with tools/setup, or name one: %s@/path/of/venv",
                    row->info->name, VN_DEFAULT_PYTHON, row->info->alias ? row->info->alias : row->info->name);
 }
 
@@ -127,8 +129,8 @@ static bool is_leaky(const char *root) {
 static vn_status_t check_module(const vn_backend_row_t *row, const char *root, vn_error_t *err) {
     bool any = false;
     if (!row->module || has_module(root, row->module, &any) || !any || is_leaky(root)) return VN_OK;
-    return vn_fail(err, VN_ERR_NOTFOUND, "back end %s: Python package '%s' is not in %s; install it with: %s/bin/pip install %s", row->info->name,
-                   row->module, root, root, row->info->packages);
+    return vn_fail(err, VN_ERR_NOTFOUND, "back end %s: Python package '%s' is not in %s; install it with: %s/bin/pip install %s",
+                   row->info->name, row->module, root, root, row->info->packages);
 }
 
 vn_status_t vn_locate(const vn_spec_t *spec, const vn_backend_row_t *row, vn_place_t *out, vn_error_t *err) {
@@ -148,8 +150,10 @@ vn_status_t vn_locate(const vn_spec_t *spec, const vn_backend_row_t *row, vn_pla
         return find_script(row, out->script, err);
     }
     if (find(row->file, "", program_places, 3, out->program)) return VN_OK;
-    return vn_fail(err, VN_ERR_NOTFOUND, "back end %s: its worker %s is missing; build it (cmake --build BUILD --target %s) or name its folder in "
-                   "VERNIER_WORKERS", row->info->name, row->file, row->file);
+    return vn_fail(err, VN_ERR_NOTFOUND,
+                   "back end %s: its worker %s is missing; build it (cmake --build BUILD --target %s) or name its folder in "
+                   "VERNIER_WORKERS",
+                   row->info->name, row->file, row->file);
 }
 
 vn_status_t vn_backend_available(const vn_spec_t *spec, vn_error_t *err) {

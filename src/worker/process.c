@@ -28,10 +28,10 @@ struct vn_process {
     vn_process_options_t o; /* argv and envp are the starter's: only until the fork */
     char label[64];
     pid_t pid;
-    int to, from;          /* socket to the child's 0, pipe from its 1 */
+    int to, from; /* socket to the child's 0, pipe from its 1 */
     int child_in, child_out, child_log;
-    int log, wake[2];      /* pipe from its 2; ends the keeper */
-    int exec_error;        /* errno of fork or exec, 0 = running */
+    int log, wake[2]; /* pipe from its 2; ends the keeper */
+    int exec_error;   /* errno of fork or exec, 0 = running */
     bool dead, keeper_runs;
     vn_lines_t lines;
     int64_t peak;
@@ -42,7 +42,7 @@ struct vn_process {
     pthread_cond_t log_ended;
     bool log_done;
     char ring[LOG_BYTES];
-    size_t logged;         /* bytes ever written to the ring */
+    size_t logged; /* bytes ever written to the ring */
 };
 
 /* ---- the child, between fork and exec: async-signal-safe calls only ---- */
@@ -285,8 +285,10 @@ static vn_status_t explain_end(vn_process_t *p, const char *what, vn_error_t *er
     siginfo_t info;
     vn_process_wait(p, 2.0);
     if (!has_ended(p, &info)) vn_fail(err, VN_ERR_CRASHED, "%s closed its reply channel during %s", p->label, what);
-    else if (info.si_pid == 0) vn_fail(err, VN_ERR_CRASHED, "%s ended during %s; the host ignores SIGCHLD, so nobody knows how", p->label, what);
-    else if (info.si_code == CLD_EXITED) vn_fail(err, VN_ERR_CRASHED, "%s ended with exit status %d during %s", p->label, info.si_status, what);
+    else if (info.si_pid == 0)
+        vn_fail(err, VN_ERR_CRASHED, "%s ended during %s; the host ignores SIGCHLD, so nobody knows how", p->label, what);
+    else if (info.si_code == CLD_EXITED)
+        vn_fail(err, VN_ERR_CRASHED, "%s ended with exit status %d during %s", p->label, info.si_status, what);
     else
         vn_fail(err, VN_ERR_CRASHED, "%s was ended by signal SIG%s (%s) during %s%s", p->label,
                 sigabbrev_np(info.si_status) ? sigabbrev_np(info.si_status) : "?", strsignal(info.si_status), what,
@@ -307,8 +309,8 @@ static vn_status_t look_at_memory(vn_process_t *p, const char *what, vn_error_t 
     p->next_look = vn_now() + p->look_interval;
     if (p->o.memory_bytes <= 0 || now <= p->o.memory_bytes) return VN_OK;
     end_group(p);
-    vn_fail(err, VN_ERR_MEMORY_LIMIT, "%s grew to %.0f MiB during %s, the limit is %.0f MiB (--memory)", p->label, (double)now / 0x1p20, what,
-            (double)p->o.memory_bytes / 0x1p20);
+    vn_fail(err, VN_ERR_MEMORY_LIMIT, "%s grew to %.0f MiB during %s, the limit is %.0f MiB (--memory)", p->label, (double)now / 0x1p20,
+            what, (double)p->o.memory_bytes / 0x1p20);
     return VN_ERR_MEMORY_LIMIT;
 }
 

@@ -148,15 +148,16 @@ static vn_status_t find_segment(decode_t *c, const vn_desc_t *d, const char *wha
         c->segments[c->n_segments++] = s;
     }
     if (d->offset > s->shm.size || d->bytes > s->shm.size - d->offset)
-        return vn_fail(c->err, VN_ERR_PARSE, "%s: offset %zu + %zu bytes run past the segment's %zu", what, d->offset, d->bytes, s->shm.size);
+        return vn_fail(c->err, VN_ERR_PARSE, "%s: offset %zu + %zu bytes run past the segment's %zu", what, d->offset, d->bytes,
+                       s->shm.size);
     *out = s;
     return VN_OK;
 }
 
 static vn_status_t wrap(vn_segment_t *s, const vn_desc_t *d, vn_tensor_t **out, vn_error_t *err) {
     vn_segment_retain(s);
-    vn_status_t status = vn_tensor_wrap(d->dtype, d->rank, d->dims, (unsigned char *)s->shm.data + d->offset, d->bytes, vn_segment_release, s,
-                                        out, err);
+    vn_status_t status =
+        vn_tensor_wrap(d->dtype, d->rank, d->dims, (unsigned char *)s->shm.data + d->offset, d->bytes, vn_segment_release, s, out, err);
     if (status != VN_OK) vn_segment_release(s);
     return status;
 }
@@ -198,7 +199,10 @@ static const struct {
     const char *name;
     vn_value_kind_t kind;
 } kinds[] = {
-    {"tensor", VN_VALUE_TENSOR}, {"sequence", VN_VALUE_SEQUENCE}, {"optional", VN_VALUE_OPTIONAL}, {"absent", VN_VALUE_ABSENT},
+    {"tensor", VN_VALUE_TENSOR},
+    {"sequence", VN_VALUE_SEQUENCE},
+    {"optional", VN_VALUE_OPTIONAL},
+    {"absent", VN_VALUE_ABSENT},
 };
 
 static vn_status_t decode_value(decode_t *c, const json_t *o, const char *what, int depth, vn_value_t **out) {
@@ -226,7 +230,8 @@ static void compare_form(const vn_output_spec_t *spec, const vn_value_t *v, char
     }
     const vn_tensor_t *t = v->tensor;
     const bool dtype = spec->dtype == VN_UNDEFINED || spec->dtype == t->dtype;
-    const bool dims = spec->rank < 0 || (spec->rank == t->rank && (t->rank == 0 || memcmp(spec->dims, t->dims, (size_t)t->rank * sizeof *t->dims) == 0));
+    const bool dims =
+        spec->rank < 0 || (spec->rank == t->rank && (t->rank == 0 || memcmp(spec->dims, t->dims, (size_t)t->rank * sizeof *t->dims) == 0));
     if (dtype && dims) return;
     char got[80], want[80] = "";
     vn_tensor_describe(t, got, sizeof got);

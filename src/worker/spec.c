@@ -106,7 +106,8 @@ static bool take(char *out, size_t size, const char *from, size_t n) {
 }
 
 static vn_status_t parse_option(const vn_backend_row_t *row, const char *p, size_t n, vn_spec_t *s, vn_error_t *err) {
-    if (s->n_options == VN_MAX_SPEC_OPTIONS) return vn_fail(err, VN_ERR_USAGE, "'%.80s': more than %d options", s->text, VN_MAX_SPEC_OPTIONS);
+    if (s->n_options == VN_MAX_SPEC_OPTIONS)
+        return vn_fail(err, VN_ERR_USAGE, "'%.80s': more than %d options", s->text, VN_MAX_SPEC_OPTIONS);
     const char *eq = memchr(p, '=', n);
     const size_t k = eq ? (size_t)(eq - p) : n;
     char *key = s->options[s->n_options].key, *value = s->options[s->n_options].value;

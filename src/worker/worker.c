@@ -23,8 +23,8 @@ static vn_status_t launch(vn_worker_t *w, vn_error_t *err) {
         argv[3] = w->place.script;
     }
     snprintf(label, sizeof label, "back end %s", w->spec.name);
-    vn_process_options_t o = {.argv = argv, .envp = envp, .label = label, .memory_bytes = w->memory_bytes,
-                              .address_limit = !w->row->wide_addresses};
+    vn_process_options_t o = {
+        .argv = argv, .envp = envp, .label = label, .memory_bytes = w->memory_bytes, .address_limit = !w->row->wide_addresses};
 #ifdef VN_SANITIZE
     o.address_limit = false; /* shadow memory reserves terabytes of addresses */
 #endif
@@ -42,9 +42,9 @@ static json_t *hello_request(const vn_worker_t *w) {
         if (strcmp(key, "threads") == 0 || strncmp(key, "env.", 4) == 0) continue;
         json_object_set_new(options, key, json_string(w->spec.options[i].value));
     }
-    json_t *rq = json_pack("{s:s,s:i,s:s,s:s,s:s,s:s,s:i,s:o}", "cmd", "hello", "protocol", VN_PROTOCOL_VERSION, "shm_prefix", w->prefix,
-                           "backend", w->spec.name, "device", w->spec.device, "environment", w->place.environment, "threads", w->threads,
-                           "options", options);
+    json_t *rq =
+        json_pack("{s:s,s:i,s:s,s:s,s:s,s:s,s:i,s:o}", "cmd", "hello", "protocol", VN_PROTOCOL_VERSION, "shm_prefix", w->prefix, "backend",
+                  w->spec.name, "device", w->spec.device, "environment", w->place.environment, "threads", w->threads, "options", options);
     if (rq && w->cache) json_object_set_new(rq, "cache", json_string(w->cache));
     return rq;
 }
@@ -126,8 +126,8 @@ static const struct {
     const char *kind;
     vn_status_t status;
 } error_kinds[] = {
-    {"unsupported", VN_ERR_UNSUPPORTED}, {"notfound", VN_ERR_NOTFOUND}, {"usage", VN_ERR_USAGE}, {"memory", VN_ERR_MEMORY_LIMIT},
-    {"error", VN_ERR_WORKER},
+    {"unsupported", VN_ERR_UNSUPPORTED}, {"notfound", VN_ERR_NOTFOUND}, {"usage", VN_ERR_USAGE},
+    {"memory", VN_ERR_MEMORY_LIMIT},     {"error", VN_ERR_WORKER},
 };
 
 /* The worker said "ok": false. */
@@ -140,7 +140,8 @@ static vn_status_t refused(vn_worker_t *w, const json_t *reply, const char *what
     return vn_fail(err, VN_ERR_PARSE, "back end %s: reply to %s: unknown kind of error '%.40s'", w->spec.name, what, kind);
 }
 
-static vn_status_t read_reply(vn_worker_t *w, const char *text, size_t length, int64_t id, const char *what, json_t **out, vn_error_t *err) {
+static vn_status_t read_reply(vn_worker_t *w, const char *text, size_t length, int64_t id, const char *what, json_t **out,
+                              vn_error_t *err) {
     json_error_t why;
     json_t *reply = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
     *out = reply;
@@ -150,7 +151,8 @@ static vn_status_t read_reply(vn_worker_t *w, const char *text, size_t length, i
     const json_t *got = json_object_get(reply, "id"), *ok = json_object_get(reply, "ok");
     if (!json_is_integer(got) || json_integer_value(got) != id)
         return vn_fail(err, VN_ERR_PARSE, "back end %s: reply to %s has not the id %lld", w->spec.name, what, (long long)id);
-    if (!json_is_boolean(ok)) return vn_fail(err, VN_ERR_PARSE, "back end %s: reply to %s: \"ok\" is not true or false", w->spec.name, what);
+    if (!json_is_boolean(ok))
+        return vn_fail(err, VN_ERR_PARSE, "back end %s: reply to %s: \"ok\" is not true or false", w->spec.name, what);
     return json_is_true(ok) ? VN_OK : refused(w, reply, what, err);
 }
 
@@ -172,8 +174,9 @@ vn_status_t vn_worker_ask(vn_worker_t *w, json_t *rq, const char *what, json_t *
         json_decref(*reply);
         *reply = NULL;
     }
-    /* Dead, babbling, or out of memory: nothing that it holds is trusted any more. */
-    if (s == VN_ERR_CRASHED || s == VN_ERR_TIMEOUT || s == VN_ERR_MEMORY_LIMIT || s == VN_ERR_PARSE) vn_worker_drop(w);
+    /* A refusal in order leaves it as it is. Dead, babbling, or out of memory: nothing that it holds is trusted any more. */
+    const bool in_order = s == VN_OK || s == VN_ERR_UNSUPPORTED || s == VN_ERR_NOTFOUND || s == VN_ERR_USAGE || s == VN_ERR_WORKER;
+    if (!in_order) vn_worker_drop(w);
     return s;
 }
 
@@ -206,8 +209,8 @@ vn_status_t vn_worker_load(vn_worker_t *w, const void *model, size_t size, const
     VN_TRY(vn_shm_create(name, size, &shm, err));
     if (size) memcpy(shm.data, model, size);
     const int64_t id = ++w->next_session;
-    json_t *rq = json_pack("{s:s,s:I,s:s,s:s,s:I}", "cmd", "load", "session", (json_int_t)id, "format", format ? format : "onnx", "shm", name,
-                           "size", (json_int_t)size);
+    json_t *rq = json_pack("{s:s,s:I,s:s,s:s,s:I}", "cmd", "load", "session", (json_int_t)id, "format", format ? format : "onnx", "shm",
+                           name, "size", (json_int_t)size);
     if (rq && folder) json_object_set_new(rq, "folder", json_string(folder));
     json_t *reply;
     vn_status_t s = vn_worker_ask(w, rq, "load", &reply, err);

@@ -495,6 +495,41 @@ VN_TEST(elementwise, specials) {
     VN_ASSERT(t, relu.out[0].flags && relu.out[0].flags[0] == VN_EL_ZERO_OK && relu.out[0].flags[2] == 0);
     VN_ASSERT(t, relu.out[0].n_readings == 1 && vn_tensor_get_f64(relu.out[0].readings[0].value, 1) == 0);
     one_free(&relu);
+    const double ends[] = {-INFINITY, INFINITY, 1};
+    one_node_t soft = {.op = "Softsign", .version = 22, .n_in = 1, .in = {one_vector(t, VN_F32, 3, ends)}, .want = VN_WANT_BOUND};
+    one_run(t, &soft); /* the formula gives inf/inf; the limit is 1 */
+    VN_ASSERT(t, soft.out[0].flags && soft.out[0].flags[0] == VN_EL_NAN_OK && soft.out[0].flags[1] == VN_EL_NAN_OK && soft.out[0].flags[2] == 0);
+    one_free(&soft);
+}
+
+/* In f16 arithmetic inside an f32 tensor, an operation rounds to f16 first: bits cannot be demanded, the bound is half an ulp of f16. */
+VN_TEST(elementwise, narrow_accumulator) {
+    const double x[] = {3, 0.1};
+    one_node_t n = {.op = "Reciprocal", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 2, x)}, .want = VN_WANT_BOUND, .contract = "accumulator=f16"};
+    one_run(t, &n);
+    VN_ASSERT(t, !n.out[0].demand_equal);
+    for (int i = 0; i < 2; ++i) {
+        const double narrow = vn_round_to(VN_FMT_F16, n.out[0].value[i], VN_RNE, false);
+        VN_ASSERT_LE(t, fabs(narrow - n.out[0].value[i]), n.out[0].bound[i]);
+        VN_ASSERT_LE(t, n.out[0].bound[i], vn_ulp(VN_FMT_F16, n.out[0].value[i]) / 2);
+    }
+    one_free(&n);
+}
+
+/* Beyond 10^4 the reduction of the argument may lose u |x|: a second tier with its own name; f64 from pi/4 on. */
+VN_TEST(elementwise, argument_reduction) {
+    const double x[] = {1, 2e5};
+    one_node_t n = {.op = "Sin", .version = 22, .n_in = 1, .in = {one_vector(t, VN_F32, 2, x)}, .want = VN_WANT_BOUND};
+    one_run(t, &n);
+    VN_ASSERT_STR(t, n.out[0].wide_note, "argument-reduction");
+    VN_ASSERT_DEQ(t, n.out[0].wide[0], n.out[0].bound[0]);
+    VN_ASSERT_GE(t, n.out[0].wide[1], 2e5 * 0x1p-24);
+    VN_ASSERT_LE(t, n.out[0].wide[1], 2.1e5 * 0x1p-24);
+    one_free(&n);
+    one_node_t near = {.op = "Sin", .version = 22, .n_in = 1, .in = {one_vector(t, VN_F32, 1, x)}, .want = VN_WANT_BOUND};
+    one_run(t, &near);
+    VN_ASSERT(t, near.out[0].wide == NULL);
+    one_free(&near);
 }
 
 /* daz: a subnormal operand may count as zero; without it the subnormal is demanded. */
@@ -527,5 +562,6 @@ VN_TEST(elementwise, refuses) {
 
 VN_TEST_MAIN(VN_CASE(elementwise, values_f32), VN_CASE(elementwise, values_f64), VN_CASE(elementwise, budget_true_tight_sharp),
              VN_CASE(elementwise, f32_evaluations_are_inside), VN_CASE(elementwise, second_tier_is_sharp), VN_CASE(elementwise, every_f16),
-             VN_CASE(elementwise, every_bf16), VN_CASE(elementwise, specials), VN_CASE(elementwise, subnormal_operands),
+             VN_CASE(elementwise, every_bf16), VN_CASE(elementwise, specials), VN_CASE(elementwise, narrow_accumulator),
+             VN_CASE(elementwise, argument_reduction), VN_CASE(elementwise, subnormal_operands),
              VN_CASE(elementwise, refuses))

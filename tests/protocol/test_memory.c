@@ -24,7 +24,7 @@ VN_TEST(shm, both_sides_see_the_same_bytes) {
     VN_ASSERT_EQ(t, vn_shm_create(name, 1, &b, &err), VN_ERR_IO); /* the name is taken: b's mapping is lost to this test on purpose */
     vn_shm_close(&a);
     VN_ASSERT_EQ(t, vn_shm_attach(name, 1, false, &b, &err), VN_ERR_IO); /* the owner took the name away */
-    VN_ASSERT_EQ(t, ((unsigned char *)c.data)[9999], 7);                /* the mapping lives on */
+    VN_ASSERT_EQ(t, ((unsigned char *)c.data)[9999], 7);                 /* the mapping lives on */
     vn_shm_close(&c);
 }
 

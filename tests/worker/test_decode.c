@@ -10,7 +10,8 @@
 static const char prefix[] = "/vernier-decode-test";
 
 /* Decodes one reply about output y. `bytes` become a segment of the worker's; %s in the reply is its name. */
-static vn_status_t decode(const char *reply, const void *bytes, size_t size, const vn_output_spec_t *spec, vn_output_t *out, vn_error_t *err) {
+static vn_status_t decode(const char *reply, const void *bytes, size_t size, const vn_output_spec_t *spec, vn_output_t *out,
+                          vn_error_t *err) {
     static int count;
     char name[64], text[2048];
     vn_shm_t shm;
@@ -33,7 +34,8 @@ static vn_status_t decode(const char *reply, const void *bytes, size_t size, con
 
 static const vn_output_spec_t open_y = {.name = "y", .rank = -1};
 #define Y(fields) "{\"outputs\":[{\"name\":\"y\"," fields "}]}"
-#define F32(dims, offset, bytes) "\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":" dims ",\"shm\":\"%s\",\"offset\":" offset ",\"bytes\":" bytes
+#define F32(dims, offset, bytes) \
+    "\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":" dims ",\"shm\":\"%s\",\"offset\":" offset ",\"bytes\":" bytes
 
 VN_TEST(decode, tensors) {
     float data[32] = {0};
@@ -59,8 +61,10 @@ VN_TEST(decode, lies) {
         {Y(F32("[33]", "0", "132")), "run past the segment's 128"},
         {Y(F32("[1]", "9223372036854775744", "4")), "run past the segment's"},
         {Y("\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":[1],\"shm\":\"%s9\",\"offset\":0,\"bytes\":4"), "cannot open shared memory"},
-        {Y("\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":[1],\"shm\":\"/vernier-decode-test-h1\",\"offset\":0,\"bytes\":4"), "not one of this worker's"},
-        {Y("\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":[1],\"shm\":\"/vernier-decode-testament\",\"offset\":0,\"bytes\":4"), "not one of this worker's"},
+        {Y("\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":[1],\"shm\":\"/vernier-decode-test-h1\",\"offset\":0,\"bytes\":4"),
+         "not one of this worker's"},
+        {Y("\"kind\":\"tensor\",\"dtype\":\"f32\",\"dims\":[1],\"shm\":\"/vernier-decode-testament\",\"offset\":0,\"bytes\":4"),
+         "not one of this worker's"},
         {Y("\"kind\":\"tensor\",\"dtype\":\"string\",\"dims\":[1],\"shm\":\"%s\",\"offset\":0,\"bytes\":24"), "ends at"},
         {Y("\"host\":true"), "the host gave no memory for it"},
         {Y("\"kind\":\"sequence\",\"elem\":\"f32\""), "\"items\" is not an array"},
@@ -99,11 +103,17 @@ VN_TEST(decode, strings_sequences_optionals) {
     } s = {{0, 2, 5}, "hithere"};
     vn_output_t y;
     vn_error_t err;
-    VN_ASSERT_OK_ERR(t, decode(Y("\"kind\":\"tensor\",\"dtype\":\"string\",\"dims\":[2],\"shm\":\"%s\",\"offset\":0,\"bytes\":31"), &s, sizeof s, &open_y, &y, &err), err);
+    VN_ASSERT_OK_ERR(t,
+                     decode(Y("\"kind\":\"tensor\",\"dtype\":\"string\",\"dims\":[2],\"shm\":\"%s\",\"offset\":0,\"bytes\":31"), &s,
+                            sizeof s, &open_y, &y, &err),
+                     err);
     VN_ASSERT_STR(t, ((vn_string_t *)y.value->tensor->data)[1].text, "the");
     vn_output_free(&y);
     const float v[32] = {3, 4};
-    VN_ASSERT_OK_ERR(t, decode(Y("\"kind\":\"sequence\",\"elem\":\"f32\",\"items\":[{" F32("[1]", "0", "4") "},{" F32("[2,1]", "0", "8") "}]"), v, sizeof v, &open_y, &y, &err), err);
+    VN_ASSERT_OK_ERR(t,
+                     decode(Y("\"kind\":\"sequence\",\"elem\":\"f32\",\"items\":[{" F32("[1]", "0", "4") "},{" F32("[2,1]", "0", "8") "}]"),
+                            v, sizeof v, &open_y, &y, &err),
+                     err);
     VN_ASSERT(t, y.value->kind == VN_VALUE_SEQUENCE && y.value->count == 2 && y.value->elem == VN_F32);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(y.value->items[1]->tensor, 1), 4);
     vn_output_free(&y);
@@ -143,4 +153,5 @@ VN_TEST(decode, forms_are_compared) {
     vn_output_free(&y);
 }
 
-VN_TEST_MAIN(VN_CASE(decode, tensors), VN_CASE(decode, lies), VN_CASE(decode, strings_sequences_optionals), VN_CASE(decode, forms_are_compared))
+VN_TEST_MAIN(VN_CASE(decode, tensors), VN_CASE(decode, lies), VN_CASE(decode, strings_sequences_optionals),
+             VN_CASE(decode, forms_are_compared))

@@ -1,9 +1,13 @@
 /* Every way in which the null worker can misbehave gives exactly one verdict, and the next call finds a fresh process. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/vn_test.h"
 #include "worker/models.h"
+#include "worker/processes.h"
 
 typedef struct affine_run {
     vn_worker_t *worker;
@@ -72,11 +76,13 @@ VN_TEST(faults, none_gives_zeros) {
 
 VN_TEST(faults, ends) {
     static const fault_case_t cases[] = {
-        {"null,exit=3", VN_ERR_CRASHED, "back end null ended with exit status 3 during run; last line of its log: null: leaving with status 3"},
+        {"null,exit=3", VN_ERR_CRASHED,
+         "back end null ended with exit status 3 during run; last line of its log: null: leaving with status 3"},
         {"null,exit=0", VN_ERR_CRASHED, "exit status 0 during run"},
         {"null,exit=7,at=load", VN_ERR_CRASHED, "exit status 7 during load"},
         {"null,exit=1,at=hello", VN_ERR_CRASHED, "exit status 1 during hello"},
-        {"null,signal=SEGV", VN_ERR_CRASHED, "ended by signal SIGSEGV (Segmentation fault) during run; last line of its log: null: raising SIGSEGV"},
+        {"null,signal=SEGV", VN_ERR_CRASHED,
+         "ended by signal SIGSEGV (Segmentation fault) during run; last line of its log: null: raising SIGSEGV"},
         {"null,signal=ABRT,at=load", VN_ERR_CRASHED, "SIGABRT"},
         {"null,signal=KILL", VN_ERR_CRASHED, "out-of-memory killer"},
         {"null,signal=BUS,at=hello", VN_ERR_CRASHED, "SIGBUS"},
@@ -205,5 +211,68 @@ VN_TEST(faults, restart) {
     finish(&r);
 }
 
-VN_TEST_MAIN(VN_CASE(faults, none_gives_zeros), VN_CASE(faults, ends), VN_CASE(faults, silence), VN_CASE(faults, memory),
-             VN_CASE(faults, refusals), VN_CASE(faults, garbage), VN_CASE(faults, outputs), VN_CASE(faults, restart))
+/* A host that is killed takes its workers along at once; what it leaves in shared memory goes when the next worker starts. */
+VN_TEST(faults, workers_die_with_the_host) {
+    int report[2], numbers[2] = {0, 0};
+    VN_ASSERT_EQ(t, pipe(report), 0);
+    const pid_t host = fork();
+    if (host == 0) {
+        affine_run_t r;
+        numbers[0] = go("null", 30, 0, &r) == VN_OK;
+        numbers[1] = vn_test_child();
+        _exit(write(report[1], numbers, sizeof numbers) == (ssize_t)sizeof numbers ? pause() : 1);
+    }
+    VN_ASSERT_EQ(t, read(report[0], numbers, sizeof numbers), (ssize_t)sizeof numbers);
+    VN_ASSERT(t, numbers[0] == 1 && numbers[1] > 0);
+    char path[64], part[64];
+    snprintf(path, sizeof path, "/proc/%d/exe", numbers[1]);
+    snprintf(part, sizeof part, "-%x-", (unsigned)host);
+    VN_ASSERT(t, vn_test_segments(part) > 0);
+    kill(host, SIGKILL);
+    VN_ASSERT_EQ(t, waitpid(host, NULL, 0), host);
+    char exe[16];
+    for (int i = 0; i < 4000 && readlink(path, exe, sizeof exe) > 0; ++i) usleep(500); /* a zombie has no program any more */
+    VN_ASSERT(t, readlink(path, exe, sizeof exe) < 0);
+    affine_run_t r;
+    VN_ASSERT_OK_ERR(t, go("null", 30, 0, &r), r.err);
+    VN_ASSERT_EQ(t, vn_test_segments(part), 0);
+    finish(&r);
+    close(report[0]);
+    close(report[1]);
+}
+
+/* The n-th allocation of the host fails, for every n until nothing fails any more: an error each time, never an end, nothing lost. */
+VN_TEST(faults, allocations_of_the_host) {
+    static const double x[] = {1, 2, 3, 4, 5, 6};
+    vn_spec_t spec;
+    vn_test_model_t m;
+    vn_bundle_t in = {0};
+    VN_ASSERT_OK(t, vn_spec_parse("null", &spec, NULL));
+    VN_ASSERT_OK(t, vn_test_affine(&m, NULL));
+    VN_ASSERT_OK(t, vn_test_input(&in, "x", 2, (int64_t[]){2, 3}, x, NULL));
+    const vn_worker_options_t o = {.timeout_s = 30, .cache = "/nowhere"};
+    vn_status_t s = VN_ERR_NOMEM;
+    int64_t n = 0;
+    while (s != VN_OK && n < 2000) {
+        vn_worker_t *w = NULL;
+        vn_output_t y = {0};
+        int64_t session = 0;
+        vn_error_t err = {0};
+        vn_alloc_fail_at(++n);
+        s = vn_worker_start(&spec, &o, &w, &err);
+        if (s == VN_OK) s = vn_worker_load(w, m.bytes, m.size, "onnx", NULL, &session, &err);
+        if (s == VN_OK) s = vn_worker_run(w, session, &in, 1, &y_spec, &y, NULL, &err);
+        vn_alloc_fail_at(0);
+        VN_ASSERT(t, s == VN_OK || s == VN_ERR_NOMEM);
+        VN_ASSERT(t, s == VN_OK || err.text[0]);
+        vn_output_free(&y);
+        vn_worker_stop(w);
+    }
+    VN_ASSERT(t, s == VN_OK && n > 10);
+    vn_bundle_free(&in);
+    vn_free(m.bytes);
+}
+
+VN_TEST_MAIN(VN_CASE(faults, workers_die_with_the_host), VN_CASE(faults, allocations_of_the_host), VN_CASE(faults, none_gives_zeros),
+             VN_CASE(faults, ends), VN_CASE(faults, silence), VN_CASE(faults, memory), VN_CASE(faults, refusals), VN_CASE(faults, garbage),
+             VN_CASE(faults, outputs), VN_CASE(faults, restart))

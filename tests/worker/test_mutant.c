@@ -66,7 +66,7 @@ static const struct {
     vn_format_t format;
     vn_rounding_t mode;
 } operand_formats[] = {
-    {"f32", VN_FMT_F32, VN_RNE},      {"tf32-rn", VN_FMT_TF32, VN_RNE}, {"tf32-rz", VN_FMT_TF32, VN_RZ},
+    {"f32", VN_FMT_F32, VN_RNE},       {"tf32-rn", VN_FMT_TF32, VN_RNE}, {"tf32-rz", VN_FMT_TF32, VN_RZ},
     {"tf32-rna", VN_FMT_TF32, VN_RNA}, {"bf16", VN_FMT_BF16, VN_RNE},    {"f16", VN_FMT_F16, VN_RNE},
 };
 

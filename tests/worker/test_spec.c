@@ -33,7 +33,8 @@ VN_TEST(spec, refusals) {
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"tensorrt", "unknown back end 'tensorrt'; known: ort openvino mlx iree xla onednn blas ggml opencl cuda torch mutant null (vernier backends)"},
+        {"tensorrt",
+         "unknown back end 'tensorrt'; known: ort openvino mlx iree xla onednn blas ggml opencl cuda torch mutant null (vernier backends)"},
         {"", "unknown back end ''"},
         {":cpu", "unknown back end ''"},
         {"a-name-that-is-far-too-long-for-a-back-end", "unknown back end 'a-name-that"},
@@ -122,8 +123,9 @@ VN_TEST(spec, missing_packages_are_named) {
     snprintf(path, sizeof path, "%s/lib/python3.11/site-packages/other/", root);
     make_folders(path);
     VN_ASSERT_EQ(t, vn_backend_available(&s, &err), VN_ERR_NOTFOUND);
-    snprintf(text, sizeof text, "back end onnxruntime: Python package 'onnxruntime' is not in %s; install it with: %s/bin/pip install onnxruntime numpy",
-             root, root);
+    snprintf(text, sizeof text,
+             "back end onnxruntime: Python package 'onnxruntime' is not in %s; install it with: %s/bin/pip install onnxruntime numpy", root,
+             root);
     VN_ASSERT_STR(t, err.text, text);
     snprintf(path, sizeof path, "%s/pyvenv.cfg", root);
     VN_ASSERT_OK(t, vn_write_file(path, "include-system-site-packages = true\n", 36, NULL));

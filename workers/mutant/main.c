@@ -34,7 +34,8 @@ static vn_status_t mutant_start(int argc, char **argv, void **self, vn_error_t *
 
 static vn_status_t mutant_identity(void *self, vn_text_t *json, vn_error_t *err) {
     const mutant_t *m = self;
-    vn_text_printf(json, "{\"framework\":\"mutant\",\"version\":\"%s\",\"device\":\"cpu\",\"threads\":%d,\"settings\":{", vn_version(), m->threads);
+    vn_text_printf(json, "{\"framework\":\"mutant\",\"version\":\"%s\",\"device\":\"cpu\",\"threads\":%d,\"settings\":{", vn_version(),
+                   m->threads);
     mutant_describe(&m->arithmetic, json);
     vn_text_add(json, "},\"capabilities\":{\"intermediates\":true,\"strings\":true},");
     vn_worker_library(json, "/proc/self/exe");
@@ -86,7 +87,8 @@ static vn_status_t give_inputs(execution_t *e, const vn_run_request_t *rq) {
         if (!info) return vn_fail(e->err, VN_ERR_USAGE, "the model has no input '%.100s'", in->name);
         if (!in->tensor) continue;
         if (info->type.kind == VN_TYPE_TENSOR && info->type.dtype != VN_UNDEFINED && info->type.dtype != in->tensor->dtype)
-            return vn_fail(e->err, VN_ERR_DTYPE, "input '%.100s' is %s, the model wants %s", in->name, vn_dtype_name(in->tensor->dtype), vn_dtype_name(info->type.dtype));
+            return vn_fail(e->err, VN_ERR_DTYPE, "input '%.100s' is %s, the model wants %s", in->name, vn_dtype_name(in->tensor->dtype),
+                           vn_dtype_name(info->type.dtype));
         VN_TRY(give(e, in->name, in->tensor));
     }
     for (int i = 0; i < g->n_inputs; ++i) {
@@ -108,7 +110,14 @@ static vn_status_t run_step(execution_t *e, int index) {
     for (int i = 0; i < n->n_inputs; ++i) in[i] = s->in[i] < 0 ? NULL : e->slots[s->in[i]];
     int n_out = n->n_outputs;
     while (n_out > 1 && s->out[n_out - 1] < 0) --n_out; /* unused trailing outputs are not asked for */
-    call_t c = {.a = &e->m->arithmetic, .node = n, .opset = s->opset, .n_in = n->n_inputs, .n_out = n_out, .in = in, .out = out, .err = e->err,
+    call_t c = {.a = &e->m->arithmetic,
+                .node = n,
+                .opset = s->opset,
+                .n_in = n->n_inputs,
+                .n_out = n_out,
+                .in = in,
+                .out = out,
+                .err = e->err,
                 .param = s->op->param};
     vn_status_t status = s->op->run(&c);
     for (int i = 0; i < n->n_outputs; ++i) {

@@ -52,7 +52,7 @@ typedef struct call {
     vn_tensor_t *const *in; /* contiguous; NULL: absent */
     vn_tensor_t **out;      /* to be set by the operator, NULL before */
     vn_error_t *err;
-    int param;              /* of the row */
+    int param; /* of the row */
 } call_t;
 
 typedef struct op_row {

@@ -14,10 +14,10 @@ static double *operand(const call_t *c, const vn_tensor_t *t) {
 /* ---- MatMul ---- */
 
 typedef struct matmul_form {
-    int rank;                     /* of the batch */
-    int64_t dims[VN_MAX_RANK];    /* batch of the result */
+    int rank;                  /* of the batch */
+    int64_t dims[VN_MAX_RANK]; /* batch of the result */
     int64_t m, k, n;
-    vn_tensor_t *a, *b;           /* broadcast over the batch */
+    vn_tensor_t *a, *b; /* broadcast over the batch */
 } matmul_form_t;
 
 /* [k] counts as [1,k] on the left and [k,1] on the right. */
@@ -193,7 +193,8 @@ static vn_status_t convolve(const call_t *c, const conv_form_t *f, const double 
 static vn_status_t add_bias(const call_t *c, int64_t channels, int64_t places, double *y) {
     if (c->n_in < 3 || !c->in[2]) return VN_OK;
     const bool wide = is_wide(c->in[0]->dtype);
-    if (c->in[2]->count != channels) return vn_fail(c->err, VN_ERR_SHAPE, "%s: the bias does not have %lld elements", c->node->path, (long long)channels);
+    if (c->in[2]->count != channels)
+        return vn_fail(c->err, VN_ERR_SHAPE, "%s: the bias does not have %lld elements", c->node->path, (long long)channels);
     double *b = plane(c, c->in[2]);
     if (!b) return VN_ERR_NOMEM;
     for (int64_t i = 0; i < c->in[0]->dims[0] * channels; ++i)

@@ -6,10 +6,15 @@
 
 /* ---- unary: f32 by the f32 functions of libm, f64 by the double ones ---- */
 
+enum { RELU, ABS, NEG, TANH, EXP, LOG, SQRT, ERF, FLOOR, CEIL, RECIPROCAL, LEAKY_RELU, SIGMOID, HARD_SIGMOID, HARD_SWISH };
+
 typedef double (*unary_fn)(bool wide, double x, const double *p);
 
-#define LIBM(name, single, twin) \
-    static double name(bool wide, double x, const double *p) { (void)p; return wide ? twin(x) : (double)single((float)x); }
+#define LIBM(name, single, twin)                               \
+    static double name(bool wide, double x, const double *p) { \
+        (void)p;                                               \
+        return wide ? twin(x) : (double)single((float)x);      \
+    }
 LIBM(f_tanh, tanhf, tanh)
 LIBM(f_exp, expf, exp)
 LIBM(f_log, logf, log)
@@ -19,13 +24,20 @@ LIBM(f_floor, floorf, floor)
 LIBM(f_ceil, ceilf, ceil)
 LIBM(f_abs, fabsf, fabs)
 
-static double f_neg(bool wide, double x, const double *p) { (void)wide, (void)p; return -x; }
-static double f_relu(bool wide, double x, const double *p) { (void)wide, (void)p; return x < 0 ? 0 : x; }
-static double f_reciprocal(bool wide, double x, const double *p) { (void)p; return settle(wide, 1 / x); }
-static double f_leaky(bool wide, double x, const double *p) { return x < 0 ? settle(wide, p[0] * x) : x; }
-static double f_sigmoid(bool wide, double x, const double *p) {
-    return settle(wide, 1 / settle(wide, 1 + f_exp(wide, -x, p)));
+static double f_neg(bool wide, double x, const double *p) {
+    (void)wide, (void)p;
+    return -x;
 }
+static double f_relu(bool wide, double x, const double *p) {
+    (void)wide, (void)p;
+    return x < 0 ? 0 : x;
+}
+static double f_reciprocal(bool wide, double x, const double *p) {
+    (void)p;
+    return settle(wide, 1 / x);
+}
+static double f_leaky(bool wide, double x, const double *p) { return x < 0 ? settle(wide, p[0] * x) : x; }
+static double f_sigmoid(bool wide, double x, const double *p) { return settle(wide, 1 / settle(wide, 1 + f_exp(wide, -x, p))); }
 static double f_hard_sigmoid(bool wide, double x, const double *p) {
     const double y = settle(wide, settle(wide, p[0] * x) + p[1]);
     return y < 0 ? 0 : y > 1 ? 1 : y; /* NaN stays */
@@ -38,21 +50,21 @@ static const struct {
     double defaults[2];
     bool ints; /* exact on integers too */
 } unaries[] = {
-    [0] = {f_relu, {0}, {0}, true},
-    [1] = {f_abs, {0}, {0}, true},
-    [2] = {f_neg, {0}, {0}, true},
-    [3] = {f_tanh, {0}, {0}, false},
-    [4] = {f_exp, {0}, {0}, false},
-    [5] = {f_log, {0}, {0}, false},
-    [6] = {f_sqrt, {0}, {0}, false},
-    [7] = {f_erf, {0}, {0}, false},
-    [8] = {f_floor, {0}, {0}, false},
-    [9] = {f_ceil, {0}, {0}, false},
-    [10] = {f_reciprocal, {0}, {0}, false},
-    [11] = {f_leaky, {"alpha", NULL}, {0.01f, 0}, false},
-    [12] = {f_sigmoid, {0}, {0}, false},
-    [13] = {f_hard_sigmoid, {"alpha", "beta"}, {0.2f, 0.5f}, false},
-    [14] = {f_hard_swish, {0}, {(double)(1.0f / 6.0f), 0.5}, false},
+    [RELU] = {f_relu, {0}, {0}, true},
+    [ABS] = {f_abs, {0}, {0}, true},
+    [NEG] = {f_neg, {0}, {0}, true},
+    [TANH] = {f_tanh, {0}, {0}, false},
+    [EXP] = {f_exp, {0}, {0}, false},
+    [LOG] = {f_log, {0}, {0}, false},
+    [SQRT] = {f_sqrt, {0}, {0}, false},
+    [ERF] = {f_erf, {0}, {0}, false},
+    [FLOOR] = {f_floor, {0}, {0}, false},
+    [CEIL] = {f_ceil, {0}, {0}, false},
+    [RECIPROCAL] = {f_reciprocal, {0}, {0}, false},
+    [LEAKY_RELU] = {f_leaky, {"alpha", NULL}, {0.01f, 0}, false},
+    [SIGMOID] = {f_sigmoid, {0}, {0}, false},
+    [HARD_SIGMOID] = {f_hard_sigmoid, {"alpha", "beta"}, {0.2f, 0.5f}, false},
+    [HARD_SWISH] = {f_hard_swish, {0}, {(double)(1.0f / 6.0f), 0.5}, false},
 };
 
 static vn_status_t unary_ints(call_t *c, const vn_tensor_t *x) {
@@ -61,8 +73,8 @@ static vn_status_t unary_ints(call_t *c, const vn_tensor_t *x) {
     for (int64_t i = 0; i < x->count; ++i) {
         const bool negative = v[i] < 0;
         const int64_t minus = (int64_t)(0 - (uint64_t)v[i]);
-        if (c->param == 2) v[i] = minus;
-        else if (negative && vn_dtype_kind(x->dtype) == VN_KIND_SIGNED) v[i] = c->param == 1 ? minus : 0;
+        if (c->param == NEG) v[i] = minus;
+        else if (negative && vn_dtype_kind(x->dtype) == VN_KIND_SIGNED) v[i] = c->param == ABS ? minus : 0;
     }
     return put_ints(c, 0, x->dtype, x->rank, x->dims, v);
 }
@@ -85,6 +97,8 @@ static vn_status_t run_unary(call_t *c) {
 
 /* ---- binary ---- */
 
+enum { ADD, SUB, MUL, DIV, POW, MIN, MAX, EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL };
+
 typedef double (*binary_fn)(bool wide, double x, double y);
 typedef int64_t (*binary_int_fn)(bool is_unsigned, int64_t x, int64_t y);
 
@@ -93,18 +107,48 @@ static double b_sub(bool w, double x, double y) { return settle(w, x - y); }
 static double b_mul(bool w, double x, double y) { return settle(w, x * y); }
 static double b_div(bool w, double x, double y) { return settle(w, x / y); }
 static double b_pow(bool w, double x, double y) { return w ? pow(x, y) : (double)powf((float)x, (float)y); }
-static double b_min(bool w, double x, double y) { (void)w; return isnan(x) || x < y ? x : y; }
-static double b_max(bool w, double x, double y) { (void)w; return isnan(x) || x > y ? x : y; }
-static double b_equal(bool w, double x, double y) { (void)w; return x == y; }
-static double b_less(bool w, double x, double y) { (void)w; return x < y; }
-static double b_less_equal(bool w, double x, double y) { (void)w; return x <= y; }
-static double b_greater(bool w, double x, double y) { (void)w; return x > y; }
-static double b_greater_equal(bool w, double x, double y) { (void)w; return x >= y; }
+static double b_min(bool w, double x, double y) {
+    (void)w;
+    return isnan(x) || x < y ? x : y;
+}
+static double b_max(bool w, double x, double y) {
+    (void)w;
+    return isnan(x) || x > y ? x : y;
+}
+static double b_equal(bool w, double x, double y) {
+    (void)w;
+    return x == y;
+}
+static double b_less(bool w, double x, double y) {
+    (void)w;
+    return x < y;
+}
+static double b_less_equal(bool w, double x, double y) {
+    (void)w;
+    return x <= y;
+}
+static double b_greater(bool w, double x, double y) {
+    (void)w;
+    return x > y;
+}
+static double b_greater_equal(bool w, double x, double y) {
+    (void)w;
+    return x >= y;
+}
 
 /* Integers wrap, as two's complement hardware does. */
-static int64_t i_add(bool u, int64_t x, int64_t y) { (void)u; return (int64_t)((uint64_t)x + (uint64_t)y); }
-static int64_t i_sub(bool u, int64_t x, int64_t y) { (void)u; return (int64_t)((uint64_t)x - (uint64_t)y); }
-static int64_t i_mul(bool u, int64_t x, int64_t y) { (void)u; return (int64_t)((uint64_t)x * (uint64_t)y); }
+static int64_t i_add(bool u, int64_t x, int64_t y) {
+    (void)u;
+    return (int64_t)((uint64_t)x + (uint64_t)y);
+}
+static int64_t i_sub(bool u, int64_t x, int64_t y) {
+    (void)u;
+    return (int64_t)((uint64_t)x - (uint64_t)y);
+}
+static int64_t i_mul(bool u, int64_t x, int64_t y) {
+    (void)u;
+    return (int64_t)((uint64_t)x * (uint64_t)y);
+}
 static int64_t i_div(bool u, int64_t x, int64_t y) {
     if (y == 0) return 0; /* undefined by the standard; no trap */
     if (u) return (int64_t)((uint64_t)x / (uint64_t)y);
@@ -113,7 +157,10 @@ static int64_t i_div(bool u, int64_t x, int64_t y) {
 static bool i_lt(bool u, int64_t x, int64_t y) { return u ? (uint64_t)x < (uint64_t)y : x < y; }
 static int64_t i_min(bool u, int64_t x, int64_t y) { return i_lt(u, x, y) ? x : y; }
 static int64_t i_max(bool u, int64_t x, int64_t y) { return i_lt(u, y, x) ? x : y; }
-static int64_t i_equal(bool u, int64_t x, int64_t y) { (void)u; return x == y; }
+static int64_t i_equal(bool u, int64_t x, int64_t y) {
+    (void)u;
+    return x == y;
+}
 static int64_t i_less(bool u, int64_t x, int64_t y) { return i_lt(u, x, y); }
 static int64_t i_less_equal(bool u, int64_t x, int64_t y) { return !i_lt(u, y, x); }
 static int64_t i_greater(bool u, int64_t x, int64_t y) { return i_lt(u, y, x); }
@@ -121,20 +168,20 @@ static int64_t i_greater_equal(bool u, int64_t x, int64_t y) { return !i_lt(u, x
 
 static const struct {
     binary_fn f;
-    binary_int_fn i; /* NULL: by way of doubles */
+    binary_int_fn i;                /* NULL: by way of doubles */
     bool compares, variadic, mixed; /* mixed: the second operand may have another type */
 } binaries[] = {
-    [0] = {b_add, i_add, false, false, false},
-    [1] = {b_sub, i_sub, false, false, false},
-    [2] = {b_mul, i_mul, false, false, false},
-    [3] = {b_div, i_div, false, false, false},
-    [4] = {b_pow, NULL, false, false, true},
-    [5] = {b_min, i_min, false, true, false},
-    [6] = {b_max, i_max, false, true, false},
-    [7] = {b_equal, i_equal, true, false, false},
-    [8] = {b_less, i_less, true, false, false},
-    [9] = {b_less_equal, i_less_equal, true, false, false},
-    [10] = {b_greater, i_greater, true, false, false},
+    [ADD] = {b_add, i_add, false, false, false},
+    [SUB] = {b_sub, i_sub, false, false, false},
+    [MUL] = {b_mul, i_mul, false, false, false},
+    [DIV] = {b_div, i_div, false, false, false},
+    [POW] = {b_pow, NULL, false, false, true},
+    [MIN] = {b_min, i_min, false, true, false},
+    [MAX] = {b_max, i_max, false, true, false},
+    [EQUAL] = {b_equal, i_equal, true, false, false},
+    [LESS] = {b_less, i_less, true, false, false},
+    [LESS_EQUAL] = {b_less_equal, i_less_equal, true, false, false},
+    [GREATER] = {b_greater, i_greater, true, false, false},
     [11] = {b_greater_equal, i_greater_equal, true, false, false},
 };
 
@@ -283,7 +330,8 @@ static vn_status_t run_cast(call_t *c) {
     const int64_t to = vn_node_int(c->node, "to", 0);
     if (to <= VN_UNDEFINED || to >= VN_DTYPE_COUNT || to == VN_STRING || x->dtype == VN_STRING ||
         vn_dtype_kind((vn_dtype_t)to) == VN_KIND_COMPLEX || vn_dtype_kind(x->dtype) == VN_KIND_COMPLEX)
-        return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Cast): from %s to type %lld", c->node->path, vn_dtype_name(x->dtype), (long long)to);
+        return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Cast): from %s to type %lld", c->node->path, vn_dtype_name(x->dtype),
+                       (long long)to);
     VN_TRY(vn_tensor_new((vn_dtype_t)to, x->rank, x->dims, &c->out[0], c->err));
     if (vn_dtype_is_float((vn_dtype_t)to)) return cast_to_float(c, x, c->out[0]);
     cast_to_int(x, c->out[0]);
@@ -291,13 +339,36 @@ static vn_status_t run_cast(call_t *c) {
 }
 
 static const op_row_t rows[] = {
-    {"Relu", run_unary, 0},       {"Abs", run_unary, 1},          {"Neg", run_unary, 2},           {"Tanh", run_unary, 3},
-    {"Exp", run_unary, 4},        {"Log", run_unary, 5},          {"Sqrt", run_unary, 6},          {"Erf", run_unary, 7},
-    {"Floor", run_unary, 8},      {"Ceil", run_unary, 9},         {"Reciprocal", run_unary, 10},   {"LeakyRelu", run_unary, 11},
-    {"Sigmoid", run_unary, 12},   {"HardSigmoid", run_unary, 13}, {"HardSwish", run_unary, 14},    {"Add", run_binary, 0},
-    {"Sub", run_binary, 1},       {"Mul", run_binary, 2},         {"Div", run_binary, 3},          {"Pow", run_binary, 4},
-    {"Min", run_binary, 5},       {"Max", run_binary, 6},         {"Equal", run_binary, 7},        {"Less", run_binary, 8},
-    {"LessOrEqual", run_binary, 9}, {"Greater", run_binary, 10},  {"GreaterOrEqual", run_binary, 11}, {"Not", run_not, 0},
-    {"Clip", run_clip, 0},        {"Where", run_where, 0},        {"Cast", run_cast, 0},
+    {"Relu", run_unary, RELU},
+    {"Abs", run_unary, ABS},
+    {"Neg", run_unary, NEG},
+    {"Tanh", run_unary, TANH},
+    {"Exp", run_unary, EXP},
+    {"Log", run_unary, LOG},
+    {"Sqrt", run_unary, SQRT},
+    {"Erf", run_unary, ERF},
+    {"Floor", run_unary, FLOOR},
+    {"Ceil", run_unary, CEIL},
+    {"Reciprocal", run_unary, RECIPROCAL},
+    {"LeakyRelu", run_unary, LEAKY_RELU},
+    {"Sigmoid", run_unary, SIGMOID},
+    {"HardSigmoid", run_unary, HARD_SIGMOID},
+    {"HardSwish", run_unary, HARD_SWISH},
+    {"Add", run_binary, ADD},
+    {"Sub", run_binary, SUB},
+    {"Mul", run_binary, MUL},
+    {"Div", run_binary, DIV},
+    {"Pow", run_binary, POW},
+    {"Min", run_binary, MIN},
+    {"Max", run_binary, MAX},
+    {"Equal", run_binary, EQUAL},
+    {"Less", run_binary, LESS},
+    {"LessOrEqual", run_binary, LESS_EQUAL},
+    {"Greater", run_binary, GREATER},
+    {"GreaterOrEqual", run_binary, GREATER_EQUAL},
+    {"Not", run_not, 0},
+    {"Clip", run_clip, 0},
+    {"Where", run_where, 0},
+    {"Cast", run_cast, 0},
 };
 const op_table_t elementwise_ops = {rows, sizeof rows / sizeof *rows};

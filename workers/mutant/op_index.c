@@ -21,7 +21,8 @@ static vn_status_t run_gather(call_t *c) {
     vn_status_t s = VN_OK;
     for (int64_t i = 0; i < ix->count && s == VN_OK; ++i) {
         if (index[i] < 0) index[i] += x->dims[axis];
-        if (index[i] < 0 || index[i] >= x->dims[axis]) s = vn_fail(c->err, VN_ERR_RANGE, "%s: index %lld", c->node->path, (long long)index[i]);
+        if (index[i] < 0 || index[i] >= x->dims[axis])
+            s = vn_fail(c->err, VN_ERR_RANGE, "%s: index %lld", c->node->path, (long long)index[i]);
     }
     if (s == VN_OK) s = vn_tensor_new_raw(x->dtype, rank, dims, &c->out[0], c->err);
     if (s == VN_OK && c->out[0]->count) {
@@ -109,10 +110,13 @@ static vn_status_t run_constant_of_shape(call_t *c) {
     const vn_attr_t *value = vn_node_attr(c->node, "value");
     const vn_tensor_t *v = value ? value->t : NULL;
     const int bits = v ? vn_dtype_bits(v->dtype) : 32;
-    vn_status_t s = n <= VN_MAX_RANK && bits >= 8 && (!v || v->count == 1) ? VN_OK : vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (ConstantOfShape): this form", c->node->path);
+    vn_status_t s = n <= VN_MAX_RANK && bits >= 8 && (!v || v->count == 1)
+                        ? VN_OK
+                        : vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (ConstantOfShape): this form", c->node->path);
     if (s == VN_OK) s = vn_tensor_new(v ? v->dtype : VN_F32, (int)n, dims, &c->out[0], c->err);
     if (s == VN_OK && v)
-        for (int64_t i = 0; i < c->out[0]->count; ++i) memcpy((char *)c->out[0]->data + (size_t)i * (size_t)bits / 8, v->data, (size_t)bits / 8);
+        for (int64_t i = 0; i < c->out[0]->count; ++i)
+            memcpy((char *)c->out[0]->data + (size_t)i * (size_t)bits / 8, v->data, (size_t)bits / 8);
     vn_free(dims);
     return s;
 }

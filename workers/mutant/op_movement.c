@@ -28,7 +28,8 @@ static vn_status_t run_transpose(call_t *c) {
     const vn_tensor_t *x = c->in[0];
     int64_t n;
     const int64_t *perm = vn_node_ints(c->node, "perm", &n);
-    if (perm && n != x->rank) return vn_fail(c->err, VN_ERR_SHAPE, "%s: perm has %lld entries, rank is %d", c->node->path, (long long)n, x->rank);
+    if (perm && n != x->rank)
+        return vn_fail(c->err, VN_ERR_SHAPE, "%s: perm has %lld entries, rank is %d", c->node->path, (long long)n, x->rank);
     int axes[VN_MAX_RANK];
     bool seen[VN_MAX_RANK] = {false};
     for (int d = 0; d < x->rank; ++d) {
@@ -56,7 +57,8 @@ static vn_status_t run_reshape(call_t *c) {
     for (int d = 0; d < n && s == VN_OK; ++d) {
         dims[d] = want[d] == 0 && !allow_zero && d < x->rank ? x->dims[d] : want[d];
         if (dims[d] == -1 && open < 0) open = d;
-        else if (dims[d] < 0 || !vn_i64_mul(known, dims[d], &known)) s = vn_fail(c->err, VN_ERR_SHAPE, "%s: dimension %lld", c->node->path, (long long)dims[d]);
+        else if (dims[d] < 0 || !vn_i64_mul(known, dims[d], &known))
+            s = vn_fail(c->err, VN_ERR_SHAPE, "%s: dimension %lld", c->node->path, (long long)dims[d]);
     }
     if (s == VN_OK && open >= 0) {
         if (known == 0) s = vn_fail(c->err, VN_ERR_SHAPE, "%s: -1 beside a zero dimension", c->node->path);
@@ -75,7 +77,8 @@ static vn_status_t run_squeeze(call_t *c) {
     vn_status_t s = VN_OK;
     for (int64_t i = 0; i < n && s == VN_OK; ++i) {
         s = fix_axis(c, &axes[i], x->rank);
-        if (s == VN_OK && x->rank && x->dims[axes[i]] != 1) s = vn_fail(c->err, VN_ERR_SHAPE, "%s: axis %lld is not 1", c->node->path, (long long)axes[i]);
+        if (s == VN_OK && x->rank && x->dims[axes[i]] != 1)
+            s = vn_fail(c->err, VN_ERR_SHAPE, "%s: axis %lld is not 1", c->node->path, (long long)axes[i]);
         if (s == VN_OK && x->rank) drop[axes[i]] = true;
     }
     vn_free(axes);
@@ -153,7 +156,8 @@ static vn_status_t run_slice(call_t *c) {
         s = fix_axis(c, &axis, x->rank);
         if (s != VN_OK) break;
         step[axis] = n[3] >= 0 ? list[3][i] : 1;
-        if (step[axis] == 0 || step[axis] == INT64_MIN) s = vn_fail(c->err, VN_ERR_RANGE, "%s: step %lld", c->node->path, (long long)step[axis]);
+        if (step[axis] == 0 || step[axis] == INT64_MIN)
+            s = vn_fail(c->err, VN_ERR_RANGE, "%s: step %lld", c->node->path, (long long)step[axis]);
         start[axis] = list[0][i];
         if (s == VN_OK) length[axis] = slice_axis(x->dims[axis], &start[axis], list[1][i], step[axis]);
         if (length[axis] == 0) start[axis] = 0;
@@ -170,7 +174,8 @@ static vn_status_t run_split(call_t *c) {
     int64_t axis = vn_node_int(c->node, "axis", 0), *sizes, n, start[VN_MAX_RANK] = {0}, length[VN_MAX_RANK], step[VN_MAX_RANK];
     VN_TRY(fix_axis(c, &axis, x->rank));
     VN_TRY(int_list(c, 1, "split", &sizes, &n));
-    vn_status_t s = n < 0 || n == c->n_out ? VN_OK : vn_fail(c->err, VN_ERR_SHAPE, "%s: %lld parts, %d outputs", c->node->path, (long long)n, c->n_out);
+    vn_status_t s =
+        n < 0 || n == c->n_out ? VN_OK : vn_fail(c->err, VN_ERR_SHAPE, "%s: %lld parts, %d outputs", c->node->path, (long long)n, c->n_out);
     const int64_t part = (x->dims[axis] + c->n_out - 1) / c->n_out; /* equal parts, the last may be shorter */
     for (int d = 0; d < x->rank; ++d) length[d] = x->dims[d], step[d] = 1;
     for (int k = 0; k < c->n_out && s == VN_OK; ++k) {
@@ -216,8 +221,8 @@ static vn_status_t run_concat(call_t *c) {
 }
 
 static const op_row_t rows[] = {
-    {"Identity", run_identity, 0},   {"Dropout", run_dropout, 0}, {"Transpose", run_transpose, 0}, {"Reshape", run_reshape, 0},
-    {"Squeeze", run_squeeze, 0},     {"Unsqueeze", run_unsqueeze, 0}, {"Flatten", run_flatten, 0}, {"Expand", run_expand, 0},
-    {"Slice", run_slice, 0},         {"Split", run_split, 0},      {"Concat", run_concat, 0},
+    {"Identity", run_identity, 0}, {"Dropout", run_dropout, 0},     {"Transpose", run_transpose, 0}, {"Reshape", run_reshape, 0},
+    {"Squeeze", run_squeeze, 0},   {"Unsqueeze", run_unsqueeze, 0}, {"Flatten", run_flatten, 0},     {"Expand", run_expand, 0},
+    {"Slice", run_slice, 0},       {"Split", run_split, 0},         {"Concat", run_concat, 0},
 };
 const op_table_t movement_ops = {rows, sizeof rows / sizeof *rows};

@@ -22,7 +22,8 @@ static double exponential(bool wide, double x) { return wide ? exp(x) : (double)
 static double logarithm(bool wide, double x) { return wide ? log(x) : (double)logf((float)x); }
 
 static vn_status_t softmax_rows(const call_t *c, bool wide, int64_t rows, int64_t n, double *x) {
-    double *e = vn_alloc((size_t)(rows * n), sizeof *e), *work = vn_alloc((size_t)(rows * n), sizeof *work), *sums = vn_alloc((size_t)rows, sizeof *sums);
+    double *e = vn_alloc((size_t)(rows * n), sizeof *e), *work = vn_alloc((size_t)(rows * n), sizeof *work),
+           *sums = vn_alloc((size_t)rows, sizeof *sums);
     vn_status_t s = e && work && sums ? VN_OK : no_memory(c);
     for (int64_t r = 0; s == VN_OK && r < rows; ++r) {
         double top = -INFINITY;
@@ -122,7 +123,8 @@ static vn_status_t run_layer_normalization(call_t *c) {
     const vn_tensor_t *x = c->in[0];
     int64_t axis = vn_node_int(c->node, "axis", -1), dims[VN_MAX_RANK];
     VN_TRY(fix_axis(c, &axis, x->rank));
-    layer_form_t f = {.wide = is_wide(x->dtype), .rows = product_of(x->dims, (int)axis), .n = product_of(x->dims + axis, x->rank - (int)axis)};
+    layer_form_t f = {
+        .wide = is_wide(x->dtype), .rows = product_of(x->dims, (int)axis), .n = product_of(x->dims + axis, x->rank - (int)axis)};
     f.x = plane(c, x);
     f.work = vn_alloc((size_t)x->count, sizeof *f.work);
     f.mean = vn_alloc((size_t)f.rows, sizeof *f.mean);
@@ -152,7 +154,8 @@ static vn_status_t run_batch_normalization(call_t *c) {
     double *p[4] = {0}, *v = plane(c, x); /* scale, bias, mean, variance */
     vn_status_t s = v ? VN_OK : VN_ERR_NOMEM;
     for (int k = 0; k < 4 && s == VN_OK; ++k) {
-        if (c->in[k + 1]->count != channels) s = vn_fail(c->err, VN_ERR_SHAPE, "%s: input %d does not have %lld elements", c->node->path, k + 1, (long long)channels);
+        if (c->in[k + 1]->count != channels)
+            s = vn_fail(c->err, VN_ERR_SHAPE, "%s: input %d does not have %lld elements", c->node->path, k + 1, (long long)channels);
         else if (!(p[k] = plane(c, c->in[k + 1]))) s = VN_ERR_NOMEM;
     }
     const bool wide = is_wide(x->dtype);
@@ -173,7 +176,9 @@ static vn_status_t run_batch_normalization(call_t *c) {
 }
 
 static const op_row_t rows[] = {
-    {"Softmax", run_softmax, 0}, {"LogSoftmax", run_softmax, 1}, {"LayerNormalization", run_layer_normalization, 0},
+    {"Softmax", run_softmax, 0},
+    {"LogSoftmax", run_softmax, 1},
+    {"LayerNormalization", run_layer_normalization, 0},
     {"BatchNormalization", run_batch_normalization, 0},
 };
 const op_table_t normalisation_ops = {rows, sizeof rows / sizeof *rows};

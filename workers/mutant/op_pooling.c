@@ -76,7 +76,8 @@ static vn_status_t run_pool(call_t *c) {
     if (c->in[0]->rank < 3) return vn_fail(c->err, VN_ERR_SHAPE, "%s: rank %d", c->node->path, c->in[0]->rank);
     int64_t n;
     const int64_t *kernel = vn_node_ints(c->node, "kernel_shape", &n);
-    if (!kernel || n != c->in[0]->rank - 2) return vn_fail(c->err, VN_ERR_PARSE, "%s: kernel_shape does not have %d entries", c->node->path, c->in[0]->rank - 2);
+    if (!kernel || n != c->in[0]->rank - 2)
+        return vn_fail(c->err, VN_ERR_PARSE, "%s: kernel_shape does not have %d entries", c->node->path, c->in[0]->rank - 2);
     windows_t w;
     VN_TRY(windows_read(c, c->in[0], kernel, &w));
     return pool(c, &w);
@@ -95,7 +96,9 @@ static vn_status_t run_global_pool(call_t *c) {
 }
 
 static const op_row_t rows[] = {
-    {"AveragePool", run_pool, AVERAGE}, {"MaxPool", run_pool, MAXIMUM}, {"GlobalAveragePool", run_global_pool, AVERAGE},
+    {"AveragePool", run_pool, AVERAGE},
+    {"MaxPool", run_pool, MAXIMUM},
+    {"GlobalAveragePool", run_global_pool, AVERAGE},
     {"GlobalMaxPool", run_global_pool, MAXIMUM},
 };
 const op_table_t pooling_ops = {rows, sizeof rows / sizeof *rows};

@@ -108,6 +108,9 @@ static vn_status_t run_reduce(call_t *c) {
 }
 
 static const op_row_t rows[] = {
-    {"ReduceSum", run_reduce, SUM}, {"ReduceMean", run_reduce, MEAN}, {"ReduceMax", run_reduce, MAX}, {"ReduceMin", run_reduce, MIN},
+    {"ReduceSum", run_reduce, SUM},
+    {"ReduceMean", run_reduce, MEAN},
+    {"ReduceMax", run_reduce, MAX},
+    {"ReduceMin", run_reduce, MIN},
 };
 const op_table_t reduction_ops = {rows, sizeof rows / sizeof *rows};

@@ -9,13 +9,13 @@ typedef struct format_word {
 } format_word_t;
 
 static const format_word_t format_words[] = {
-    {"f32", {VN_FMT_F32, VN_RNE}},      {"f64", {VN_FMT_F64, VN_RNE}},      {"tf32-rn", {VN_FMT_TF32, VN_RNE}},
-    {"tf32-rz", {VN_FMT_TF32, VN_RZ}},  {"tf32-rna", {VN_FMT_TF32, VN_RNA}}, {"bf16", {VN_FMT_BF16, VN_RNE}},
+    {"f32", {VN_FMT_F32, VN_RNE}},     {"f64", {VN_FMT_F64, VN_RNE}},       {"tf32-rn", {VN_FMT_TF32, VN_RNE}},
+    {"tf32-rz", {VN_FMT_TF32, VN_RZ}}, {"tf32-rna", {VN_FMT_TF32, VN_RNA}}, {"bf16", {VN_FMT_BF16, VN_RNE}},
     {"f16", {VN_FMT_F16, VN_RNE}},
 };
 
 static const char *const association_words[] = {
-    [SEQUENTIAL] = "sequential", [REVERSED] = "reversed", [PAIRWISE] = "pairwise",
+    [SEQUENTIAL] = "sequential", [REVERSED] = "reversed",   [PAIRWISE] = "pairwise",
     [LANES8] = "lanes8",         [BLOCKS128] = "blocks128", [FUSED] = "fma",
 };
 
@@ -48,8 +48,8 @@ bool mutant_option(arithmetic_t *a, const char *text) {
         rounding_choice_t *format;
         bool *flag;
     } options[] = {
-        {"operands", &a->operands, NULL}, {"accumulator", &a->accumulator, NULL}, {"result", &a->result, NULL},
-        {"ftz", NULL, &a->ftz},           {"daz", NULL, &a->daz},
+        {"operands", &a->operands, NULL}, {"accumulator", &a->accumulator, NULL}, {"result", &a->result, NULL}, {"ftz", NULL, &a->ftz},
+        {"daz", NULL, &a->daz},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; ++i)
         if (strlen(options[i].key) == k && strncmp(text, options[i].key, k) == 0)

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const op_table_t *const tables[] = {&contraction_ops, &elementwise_ops, &reduction_ops, &normalisation_ops, &pooling_ops, &movement_ops, &index_ops};
+static const op_table_t *const tables[] = {&contraction_ops, &elementwise_ops, &reduction_ops, &normalisation_ops,
+                                           &pooling_ops,     &movement_ops,    &index_ops};
 
 const op_row_t *mutant_find(const char *domain, const char *name) {
     if (domain[0]) return NULL;
@@ -43,8 +44,7 @@ static vn_status_t make_step(plan_t *p, const vn_node_t *n, step_t *s, vn_error_
     s->node = n;
     s->op = mutant_find(n->domain, n->op);
     s->opset = vn_model_opset(p->model, n->domain);
-    if (!s->op)
-        return vn_fail(err, VN_ERR_UNSUPPORTED, "operator %s%s%s of node %s", n->domain, n->domain[0] ? "." : "", n->op, n->path);
+    if (!s->op) return vn_fail(err, VN_ERR_UNSUPPORTED, "operator %s%s%s of node %s", n->domain, n->domain[0] ? "." : "", n->op, n->path);
     s->in = vn_arena_alloc(p->arena, (size_t)n->n_inputs, sizeof *s->in);
     s->out = vn_arena_alloc(p->arena, (size_t)n->n_outputs, sizeof *s->out);
     if (!s->in || !s->out) return vn_fail(err, VN_ERR_NOMEM, "load: out of memory");

@@ -17,7 +17,7 @@ typedef struct plan {
     int n_slots, n_steps;
     const char **names; /* of the slots, sorted */
     step_t *steps;
-    int *last_use;      /* step after which the slot may go; n_steps for graph outputs and constants */
+    int *last_use; /* step after which the slot may go; n_steps for graph outputs and constants */
 } plan_t;
 
 /** Errors: UNSUPPORTED names the first operator that is not known; NOMEM. */

@@ -17,11 +17,11 @@ struct lanes {
     size_t size; /* of an element */
     vn_format_t format;
     bool ftz;
-    double tau; /* smallest normal number */
-    void (*mul)(const lanes_t *l, void *d, double a, const void *b, int64_t n);  /* d = a b */
-    void (*add)(const lanes_t *l, void *d, const void *x, int64_t n);            /* d = d + x */
-    void (*mac)(const lanes_t *l, void *d, double a, const void *b, int64_t n);  /* d = d + a b, two roundings */
-    void (*fma)(const lanes_t *l, void *d, double a, const void *b, int64_t n);  /* d = d + a b, one rounding */
+    double tau;                                                                 /* smallest normal number */
+    void (*mul)(const lanes_t *l, void *d, double a, const void *b, int64_t n); /* d = a b */
+    void (*add)(const lanes_t *l, void *d, const void *x, int64_t n);           /* d = d + x */
+    void (*mac)(const lanes_t *l, void *d, double a, const void *b, int64_t n); /* d = d + a b, two roundings */
+    void (*fma)(const lanes_t *l, void *d, double a, const void *b, int64_t n); /* d = d + a b, one rounding */
 };
 
 /* ---- f32 lanes ---- */
@@ -117,11 +117,11 @@ static lanes_t choose(const arithmetic_t *a, bool wide) {
 
 typedef struct tile {
     const lanes_t *l;
-    const double *a;         /* row of A: a[k] */
-    const unsigned char *b;  /* B from the tile's first column */
-    size_t stride;           /* bytes from B[k] to B[k+1] */
-    int64_t n;               /* columns */
-    unsigned char *scratch;  /* rows of n elements */
+    const double *a;        /* row of A: a[k] */
+    const unsigned char *b; /* B from the tile's first column */
+    size_t stride;          /* bytes from B[k] to B[k+1] */
+    int64_t n;              /* columns */
+    unsigned char *scratch; /* rows of n elements */
 } tile_t;
 
 static const void *b_row(const tile_t *t, int64_t k) { return t->b + (size_t)k * t->stride; }
@@ -199,8 +199,12 @@ static void run_tiles(void *ctx, int64_t begin, int64_t end) {
     unsigned char *acc = memory + (size_t)MAX_DEPTH * TILE * j->l.size;
     for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / j->tiles, col = i % j->tiles * TILE;
-        const tile_t t = {.l = &j->l, .a = j->a + row * j->k, .b = j->b + (size_t)col * j->l.size, .stride = (size_t)j->n * j->l.size,
-                          .n = j->n - col < TILE ? j->n - col : TILE, .scratch = memory};
+        const tile_t t = {.l = &j->l,
+                          .a = j->a + row * j->k,
+                          .b = j->b + (size_t)col * j->l.size,
+                          .stride = (size_t)j->n * j->l.size,
+                          .n = j->n - col < TILE ? j->n - col : TILE,
+                          .scratch = memory};
         double *out = j->out + row * j->n + col;
         orders[j->arithmetic->association](&t, j->k, acc);
         if (j->l.size == sizeof(float))

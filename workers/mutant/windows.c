@@ -23,10 +23,12 @@ static int64_t window_index(const windows_t *w, const int64_t *at, const int64_t
 static vn_status_t read_list(const call_t *c, const char *name, int64_t want, int64_t fallback, int64_t least, int64_t *out) {
     int64_t n;
     const int64_t *v = vn_node_ints(c->node, name, &n);
-    if (v && n != want) return vn_fail(c->err, VN_ERR_SHAPE, "%s: %s has %lld entries, not %lld", c->node->path, name, (long long)n, (long long)want);
+    if (v && n != want)
+        return vn_fail(c->err, VN_ERR_SHAPE, "%s: %s has %lld entries, not %lld", c->node->path, name, (long long)n, (long long)want);
     for (int64_t i = 0; i < want; ++i) {
         out[i] = v ? v[i] : fallback;
-        if (out[i] < least || out[i] > INT32_MAX) return vn_fail(c->err, VN_ERR_RANGE, "%s: %s[%lld] = %lld", c->node->path, name, (long long)i, (long long)out[i]);
+        if (out[i] < least || out[i] > INT32_MAX)
+            return vn_fail(c->err, VN_ERR_RANGE, "%s: %s[%lld] = %lld", c->node->path, name, (long long)i, (long long)out[i]);
     }
     return VN_OK;
 }
@@ -44,7 +46,8 @@ static int64_t count_places(const windows_t *w, int d, bool ceil_mode) {
     const int64_t room = w->in[d] + w->begin[d] + w->end[d] - (w->kernel[d] - 1) * w->dilations[d] - 1;
     if (room < 0) return 0;
     int64_t n = (ceil_mode ? room + w->strides[d] - 1 : room) / w->strides[d] + 1;
-    if (ceil_mode && (n - 1) * w->strides[d] >= w->in[d] + w->begin[d]) --n; /* a window that starts in the padding behind the image is left out */
+    if (ceil_mode && (n - 1) * w->strides[d] >= w->in[d] + w->begin[d])
+        --n; /* a window that starts in the padding behind the image is left out */
     return n;
 }
 
@@ -61,7 +64,8 @@ vn_status_t windows_read(const call_t *c, const vn_tensor_t *x, const int64_t *k
     for (int d = 0; d < w->rank; ++d) {
         w->in[d] = x->dims[d + 2];
         w->kernel[d] = kernel[d];
-        if (kernel[d] < 1 || kernel[d] > INT32_MAX) return vn_fail(c->err, VN_ERR_RANGE, "%s: kernel of size %lld", c->node->path, (long long)kernel[d]);
+        if (kernel[d] < 1 || kernel[d] > INT32_MAX)
+            return vn_fail(c->err, VN_ERR_RANGE, "%s: kernel of size %lld", c->node->path, (long long)kernel[d]);
         w->begin[d] = strcmp(how, "VALID") == 0 ? 0 : pads[d];
         w->end[d] = strcmp(how, "VALID") == 0 ? 0 : pads[d + w->rank];
         if (same) pad_same(w, d, strcmp(how, "SAME_UPPER") == 0);

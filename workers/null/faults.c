@@ -39,7 +39,8 @@ static vn_status_t do_signal(const char *value, vn_run_request_t *rq, vn_error_t
     static const struct {
         const char *name;
         int number;
-    } signals[] = {{"SEGV", SIGSEGV}, {"ABRT", SIGABRT}, {"FPE", SIGFPE}, {"BUS", SIGBUS}, {"ILL", SIGILL}, {"KILL", SIGKILL}, {"TERM", SIGTERM}};
+    } signals[] = {{"SEGV", SIGSEGV}, {"ABRT", SIGABRT}, {"FPE", SIGFPE},  {"BUS", SIGBUS},
+                   {"ILL", SIGILL},   {"KILL", SIGKILL}, {"TERM", SIGTERM}};
     (void)rq;
     fprintf(stderr, "null: raising SIG%s as asked\n", value);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i)
@@ -164,7 +165,8 @@ static const struct {
     {"kindless", "{\"id\":%1$lld,\"ok\":false,\"name\":\"%2$s\"}\n", false},
     {"outputs", "{\"id\":%1$lld,\"ok\":true,\"outputs\":\"%2$s\"}\n", false},
     {"many", RUN("{\"name\":\"%2$s\",\"kind\":\"tensor\",\"host\":true},{\"name\":\"one too many\",\"kind\":\"absent\"}"), false},
-    {"duplicate", RUN("{\"name\":\"%2$s\",\"kind\":\"tensor\",\"host\":true},{\"name\":\"%2$s\",\"kind\":\"tensor\",\"host\":true}"), false},
+    {"duplicate", RUN("{\"name\":\"%2$s\",\"kind\":\"tensor\",\"host\":true},{\"name\":\"%2$s\",\"kind\":\"tensor\",\"host\":true}"),
+     false},
     {"noname", RUN("{\"nam\":\"%2$s\"}"), false},
     {"kind", RUN("{\"name\":\"%2$s\",\"kind\":\"matrix\"}"), false},
     {"hostopen", RUN("{\"name\":\"%2$s\",\"kind\":\"tensor\",\"host\":\"yes\"}"), false},
@@ -220,10 +222,19 @@ static vn_status_t do_garbage(const char *value, vn_run_request_t *rq, vn_error_
 /* ---- the layer ---- */
 
 static const fault_t faults[] = {
-    {"exit", do_exit, NULL, false}, {"signal", do_signal, NULL, false}, {"hang", do_hang, NULL, false}, {"silent", do_hang, NULL, false},
-    {"slow", do_slow, NULL, false}, {"hugememory", do_hugememory, NULL, false}, {"refuse", do_refuse, NULL, false},
-    {"garbage", do_garbage, NULL, false}, {"few", NULL, do_few, false}, {"misshapen", NULL, do_misshapen, false},
-    {"wrongtype", NULL, do_wrongtype, false}, {"overrun", NULL, do_overrun, false}, {"underrun", NULL, do_underrun, false},
+    {"exit", do_exit, NULL, false},
+    {"signal", do_signal, NULL, false},
+    {"hang", do_hang, NULL, false},
+    {"silent", do_hang, NULL, false},
+    {"slow", do_slow, NULL, false},
+    {"hugememory", do_hugememory, NULL, false},
+    {"refuse", do_refuse, NULL, false},
+    {"garbage", do_garbage, NULL, false},
+    {"few", NULL, do_few, false},
+    {"misshapen", NULL, do_misshapen, false},
+    {"wrongtype", NULL, do_wrongtype, false},
+    {"overrun", NULL, do_overrun, false},
+    {"underrun", NULL, do_underrun, false},
     {"poison", NULL, NULL, true},
 };
 

@@ -53,7 +53,8 @@ static vn_status_t zero_output(const vn_graph_t *graph, vn_io_t *io, vn_error_t 
     vn_tensor_t *t = io->tensor;
     if (!t) {
         int64_t dims[VN_MAX_RANK];
-        if (!info || info->type.kind != VN_TYPE_TENSOR) return vn_fail(err, VN_ERR_UNSUPPORTED, "output '%s' is not a typed tensor", io->name);
+        if (!info || info->type.kind != VN_TYPE_TENSOR)
+            return vn_fail(err, VN_ERR_UNSUPPORTED, "output '%s' is not a typed tensor", io->name);
         const int rank = info->type.rank < 0 || info->type.rank > VN_MAX_RANK ? 0 : info->type.rank;
         for (int i = 0; i < rank; ++i) dims[i] = info->type.dims[i].value < 0 ? 1 : info->type.dims[i].value;
         return vn_worker_output(io, info->type.dtype, rank, dims, &t, err); /* fresh memory is zero */

@@ -177,7 +177,7 @@ static vn_status_t identity(void *self, vn_text_t *json, vn_error_t *err) {
     json_object_set_new(o, "settings", all);
     vn_status_t s = read_back(d, all, err);
     const char *threads = json_string_value(json_object_get(all, "INFERENCE_NUM_THREADS"));
-    if (threads) json_object_set_new(o, "threads", json_integer(atoll(threads)));
+    if (threads) json_object_set_new(o, "threads", json_integer(strtoll(threads, NULL, 10)));
     json_object_set_new(o, "capabilities", json_pack("{s:b}", "strings", 0));
     char *text = s == VN_OK ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(o);

@@ -1,0 +1,230 @@
+/* Claims RNN-1, RNN-2: twin in extended precision, f32 and f16 executions, directions, lengths, layouts, activations. */
+#include <stdio.h>
+
+#include "oracle/one_node.h"
+#include "oracle/simulate.h"
+
+enum { T = 6, B = 3, I = 5, H = 4, MAX_D = 2 };
+
+typedef struct net {
+    char kind;
+    int gates, dirs;
+    bool reset_after, reverse;
+    double x[T * B * I], w[MAX_D * 4 * H * I], r[MAX_D * 4 * H * H], b[MAX_D * 8 * H], h0[MAX_D * B * H], c0[MAX_D * B * H], p[MAX_D * 3 * H];
+    int64_t len[B];
+} net_t;
+
+static void fill(vn_rng_t *rng, vn_format_t f, net_t *n) {
+    double *planes[] = {n->x, n->w, n->r, n->b, n->h0, n->c0, n->p};
+    const int sizes[] = {T * B * I, MAX_D * 4 * H * I, MAX_D * 4 * H * H, MAX_D * 8 * H, MAX_D * B * H, MAX_D * B * H, MAX_D * 3 * H};
+    for (int k = 0; k < 7; ++k)
+        for (int i = 0; i < sizes[k]; ++i) planes[k][i] = sim(f, vn_rng_normal(rng) * (k == 2 ? 0.4 : 0.7));
+    n->len[0] = T, n->len[1] = 3, n->len[2] = 1;
+}
+
+/* The arithmetic of one step: long double when f is NONE, else every operation in f. */
+typedef struct ops {
+    vn_format_t f;
+    vn_rng_t *rng;
+    double t; /* budget of functions */
+    bool backward;
+} ops_t;
+
+static long double op(const ops_t *o, long double x) { return o->f == VN_FMT_NONE ? x : sim(o->f, (double)x); }
+static long double fn(const ops_t *o, bool sigmoid, long double z) {
+    const long double y = sigmoid ? 1 / (1 + expl(-z)) : tanhl(z);
+    return o->f == VN_FMT_NONE ? y : sim_function(o->rng, o->f, (double)y, o->t);
+}
+
+static long double argument(const ops_t *o, const net_t *n, int d, int g, int k, const double *x, const long double *h, int part) {
+    const int G = n->gates;
+    long double s = 0;
+    if (part & 1) {
+        for (int q = 0; q < I; ++q) {
+            const int i = o->backward ? I - 1 - q : q;
+            s = op(o, s + op(o, (long double)n->w[(d * G * H + g * H + k) * I + i] * x[i]));
+        }
+        s = op(o, s + n->b[d * 2 * G * H + g * H + k]);
+    }
+    if (part & 2) {
+        for (int i = 0; i < H; ++i) s = op(o, s + op(o, n->r[(d * G * H + g * H + k) * H + i] * h[i]));
+        s = op(o, s + n->b[d * 2 * G * H + (G + g) * H + k]);
+    }
+    return s;
+}
+
+static void cell(const ops_t *o, const net_t *n, int d, const double *x, long double *h, long double *c) {
+    long double next[H], old[H];
+    memcpy(old, h, sizeof old);
+    for (int k = 0; k < H; ++k) {
+        if (n->kind == 'R') {
+            next[k] = fn(o, false, argument(o, n, d, 0, k, x, old, 3));
+        } else if (n->kind == 'L') {
+            const double *p = n->p + d * 3 * H;
+            const long double i = fn(o, true, op(o, argument(o, n, d, 0, k, x, old, 3) + op(o, p[k] * c[k])));
+            const long double f = fn(o, true, op(o, argument(o, n, d, 2, k, x, old, 3) + op(o, p[2 * H + k] * c[k])));
+            const long double g = fn(o, false, argument(o, n, d, 3, k, x, old, 3));
+            c[k] = op(o, op(o, f * c[k]) + op(o, i * g));
+            const long double out = fn(o, true, op(o, argument(o, n, d, 1, k, x, old, 3) + op(o, p[H + k] * c[k])));
+            next[k] = op(o, out * fn(o, false, c[k]));
+        } else {
+            const long double z = fn(o, true, argument(o, n, d, 0, k, x, old, 3));
+            long double cand;
+            if (n->reset_after) {
+                const long double r = fn(o, true, argument(o, n, d, 1, k, x, old, 3));
+                cand = fn(o, false, op(o, argument(o, n, d, 2, k, x, old, 1) + op(o, r * argument(o, n, d, 2, k, x, old, 2))));
+            } else {
+                long double scaled[H];
+                for (int i = 0; i < H; ++i) scaled[i] = op(o, fn(o, true, argument(o, n, d, 1, i, x, old, 3)) * old[i]);
+                cand = fn(o, false, op(o, argument(o, n, d, 2, k, x, old, 1) + argument(o, n, d, 2, k, x, scaled, 2)));
+            }
+            next[k] = op(o, op(o, op(o, 1 - z) * cand) + op(o, z * old[k]));
+        }
+    }
+    memcpy(h, next, sizeof next);
+}
+
+/* y [T, dirs, B, H], last [dirs, B, H]. */
+static void run(const ops_t *o, const net_t *n, double *y, double *last, double *last_c) {
+    memset(y, 0, sizeof(double) * (size_t)(T * n->dirs * B * H));
+    for (int d = 0; d < n->dirs; ++d)
+        for (int b = 0; b < B; ++b) {
+            long double h[H], c[H];
+            for (int k = 0; k < H; ++k) h[k] = n->h0[(d * B + b) * H + k], c[k] = n->c0[(d * B + b) * H + k];
+            for (int s = 0; s < n->len[b]; ++s) {
+                const int at = d == 1 || n->reverse ? (int)n->len[b] - 1 - s : s;
+                cell(o, n, d, n->x + (at * B + b) * I, h, c);
+                for (int k = 0; k < H; ++k) y[((at * n->dirs + d) * B + b) * H + k] = (double)h[k];
+            }
+            for (int k = 0; k < H; ++k) last[(d * B + b) * H + k] = (double)h[k], last_c[(d * B + b) * H + k] = (double)c[k];
+        }
+}
+
+static vn_tensor_t *tensor(vn_test_t *t, vn_dtype_t type, int rank, const int64_t *dims, const double *x) {
+    vn_tensor_t *v = one_tensor(t, type, rank, dims);
+    vn_tensor_from_f64(v, x, VN_RNE, false);
+    return v;
+}
+
+static one_node_t node(vn_test_t *t, const net_t *n, vn_dtype_t type, const char *contract) {
+    const int64_t D = n->dirs, G = n->gates;
+    one_node_t c = {.op = n->kind == 'R' ? "RNN" : n->kind == 'G' ? "GRU" : "LSTM", .version = 14, .n_in = n->kind == 'L' ? 8 : 6, .n_out = n->kind == 'L' ? 3 : 2,
+                    .contract = contract, .want = VN_WANT_VARIANCE,
+                    .attrs = {{"direction", ONE_TEXT, 0, D == 2 ? "bidirectional" : n->reverse ? "reverse" : "forward"}, {"hidden_size", ONE_INT, H, NULL},
+                              {"linear_before_reset", ONE_INT, n->reset_after, NULL}}};
+    if (n->kind != 'G') c.attrs[2].name = NULL;
+    c.in[0] = tensor(t, type, 3, (int64_t[]){T, B, I}, n->x);
+    c.in[1] = tensor(t, type, 3, (int64_t[]){D, G * H, I}, n->w);
+    c.in[2] = tensor(t, type, 3, (int64_t[]){D, G * H, H}, n->r);
+    c.in[3] = tensor(t, type, 2, (int64_t[]){D, 2 * G * H}, n->b);
+    c.in[4] = one_ints(t, VN_I32, B, n->len);
+    c.in[5] = tensor(t, type, 3, (int64_t[]){D, B, H}, n->h0);
+    if (n->kind == 'L') {
+        c.in[6] = tensor(t, type, 3, (int64_t[]){D, B, H}, n->c0);
+        c.in[7] = tensor(t, type, 2, (int64_t[]){D, 3 * H}, n->p);
+    }
+    return c;
+}
+
+static double hold(vn_test_t *t, char kind, vn_format_t f, vn_dtype_t type, const char *contract, double budget) {
+    vn_rng_t rng = vn_test_rng(t);
+    double worst = 0, y[T * MAX_D * B * H], z[T * MAX_D * B * H], h[MAX_D * B * H], hz[MAX_D * B * H], c[MAX_D * B * H], cz[MAX_D * B * H];
+    for (int i = 0; i < 12; ++i) {
+        net_t n = {.kind = kind, .gates = kind == 'R' ? 1 : kind == 'G' ? 3 : 4, .dirs = 1 + i % 2, .reset_after = i / 2 % 2, .reverse = i % 4 == 2};
+        fill(&rng, f, &n);
+        one_node_t e = node(t, &n, type, contract);
+        one_run(t, &e);
+        const ops_t exact = {.f = VN_FMT_NONE}, low = {.f = f, .rng = &rng, .t = budget, .backward = i % 3 == 0};
+        run(&exact, &n, z, hz, cz);
+        run(&low, &n, y, h, c);
+        for (int k = 0; k < T * n.dirs * B * H; ++k) {
+            VN_ASSERT_LE(t, fabs(z[k] - e.out[0].value[k]), 1e-13);
+            const double q = sim_ratio(y[k], z[k], e.out[0].bound[k]);
+            if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "%c case %d, element %d: %a for %a, bound %a, ratio %g", kind, i, k, y[k], z[k], e.out[0].bound[k], q);
+            worst = fmax(worst, q);
+            VN_ASSERT(t, e.out[0].var[k] >= 0);
+        }
+        for (int k = 0; k < n.dirs * B * H; ++k) {
+            VN_ASSERT_LE(t, sim_ratio(h[k], hz[k], e.out[1].bound[k]), 1);
+            if (kind == 'L') VN_ASSERT_LE(t, sim_ratio(c[k], cz[k], e.out[2].bound[k]), 1);
+        }
+        one_free(&e);
+    }
+    return worst;
+}
+
+VN_TEST(recurrent, f32_holds) {
+    for (int k = 0; k < 3; ++k) VN_ASSERT_GE(t, hold(t, "RGL"[k], VN_FMT_F32, VN_F32, "operand=f32,accumulator=f32", 1), 0.03);
+}
+VN_TEST(recurrent, f16_everywhere_holds) {
+    for (int k = 0; k < 3; ++k) VN_ASSERT_GE(t, hold(t, "RGL"[k], VN_FMT_F16, VN_F16, "operand=f16,accumulator=f16", 1), 0.03);
+}
+VN_TEST(recurrent, portable_holds_worse_functions) {
+    for (int k = 0; k < 3; ++k) hold(t, "RGL"[k], VN_FMT_F32, VN_F32, "portable", 4);
+}
+
+VN_TEST(recurrent, faults_are_outside) {
+    vn_rng_t rng = vn_test_rng(t);
+    double y[T * B * H], h[B * H], c[B * H];
+    net_t n = {.kind = 'G', .gates = 3, .dirs = 1, .reset_after = true}, m = {.kind = 'L', .gates = 4, .dirs = 1, .reverse = true};
+    fill(&rng, VN_FMT_F32, &n);
+    one_node_t e = node(t, &n, VN_F32, "operand=f32,accumulator=f32");
+    one_run(t, &e);
+    n.reset_after = false;
+    const ops_t exact = {.f = VN_FMT_NONE};
+    run(&exact, &n, y, h, c);
+    int outside = 0;
+    for (int k = 0; k < T * B * H; ++k) outside += fabs(y[k] - e.out[0].value[k]) > e.out[0].bound[k];
+    VN_ASSERT_GT(t, outside, 25);
+    one_free(&e);
+    fill(&rng, VN_FMT_F32, &m);
+    e = node(t, &m, VN_F32, "operand=f32,accumulator=f32");
+    one_run(t, &e);
+    m.reverse = false;
+    run(&exact, &m, y, h, c);
+    outside = 0;
+    for (int k = 0; k < T * B * H; ++k) outside += fabs(y[k] - e.out[0].value[k]) > e.out[0].bound[k];
+    VN_ASSERT_GT(t, outside, 25);
+    one_free(&e);
+}
+
+/* layout = 1 is layout 0 with batch and time exchanged. */
+VN_TEST(recurrent, batch_first_layout) {
+    vn_rng_t rng = vn_test_rng(t);
+    net_t n = {.kind = 'R', .gates = 1, .dirs = 1};
+    fill(&rng, VN_FMT_F32, &n);
+    one_node_t a = node(t, &n, VN_F32, "portable"), b = node(t, &n, VN_F32, "portable");
+    vn_tensor_free(b.in[0]);
+    vn_tensor_free(b.in[5]);
+    b.in[0] = one_tensor(t, VN_F32, 3, (int64_t[]){B, T, I});
+    for (int i = 0; i < T * B * I; ++i) vn_tensor_set_f64(b.in[0], (i / I % B * T + i / I / B) * I + i % I, n.x[i]);
+    b.in[5] = tensor(t, VN_F32, 3, (int64_t[]){B, 1, H}, n.h0);
+    b.attrs[2] = (one_attr_t){"layout", ONE_INT, 1, NULL};
+    one_run(t, &a);
+    one_run(t, &b);
+    for (int s = 0; s < T; ++s)
+        for (int k = 0; k < B; ++k)
+            for (int i = 0; i < H; ++i) VN_ASSERT_DEQ(t, a.out[0].value[(s * B + k) * H + i], b.out[0].value[(k * T + s) * H + i]);
+    one_free(&a);
+    one_free(&b);
+}
+
+VN_TEST(recurrent, shapes_are_checked) {
+    vn_rng_t rng = vn_test_rng(t);
+    net_t n = {.kind = 'L', .gates = 4, .dirs = 1};
+    fill(&rng, VN_FMT_F32, &n);
+    n.len[1] = T + 1;
+    one_node_t e = node(t, &n, VN_F32, "portable");
+    VN_ASSERT_EQ(t, one_try(t, &e), VN_ERR_RANGE);
+    VN_ASSERT_HAS(t, e.err.text, "sequence length 7");
+    one_free(&e);
+    n.len[1] = 1;
+    e = node(t, &n, VN_F32, "portable");
+    vn_tensor_free(e.in[2]);
+    e.in[2] = one_tensor(t, VN_F32, 3, (int64_t[]){1, 4 * H, H + 1});
+    VN_ASSERT_EQ(t, one_try(t, &e), VN_ERR_SHAPE);
+    one_free(&e);
+}
+
+VN_TEST_MAIN(VN_CASE(recurrent, f32_holds), VN_CASE(recurrent, f16_everywhere_holds), VN_CASE(recurrent, portable_holds_worse_functions),
+             VN_CASE(recurrent, faults_are_outside), VN_CASE(recurrent, batch_first_layout), VN_CASE(recurrent, shapes_are_checked))
