@@ -126,6 +126,53 @@ typedef vn_status_t (*vn_step_fn)(void *ctx, const vn_step_t *step, vn_error_t *
 VN_API vn_status_t vn_oracle_trajectory(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_step_fn fn,
                                         void *ctx, vn_bundle_t *out, vn_error_t *err);
 
+/**
+ * Types and shapes without running the graph: what is known of one value.
+ * kind       TENSOR, SEQUENCE, OPTIONAL; NONE: not even that is known.
+ * dtype      element type; UNDEFINED: not known. Of sequences and optionals: of every element.
+ * rank       -1: not known. dims[k] -1: not known. Of sequences: what all elements agree on.
+ * length     of sequences: how many elements; of optionals: 0 or 1; -1: not known. 1 for tensors.
+ * value      the elements, where the inputs and constants decide them and they are few (all initialisers, else up to 65536); NULL: not known.
+ * declared   something of it is only the file's own statement (value_info, typed output), not derived.
+ * reason     why kind, dtype, rank, a dimension or a length is open, naming the node where it began; NULL: nothing is open.
+ */
+typedef struct vn_inferred_value {
+    const char *name; /* the model's */
+    vn_type_kind_t kind;
+    vn_dtype_t dtype;
+    int rank;
+    int64_t dims[VN_MAX_RANK];
+    int64_t length;
+    vn_value_t *value;
+    bool declared;
+    const char *reason;
+} vn_inferred_value_t;
+
+/** All values of the top graph: inputs, initialisers, node outputs in order. */
+typedef struct vn_inferred {
+    int count, known; /* known: those with nothing open */
+    vn_inferred_value_t *values;
+    const vn_inferred_value_t **by_name; /* private, as is the next */
+    vn_arena_t *arena;
+} vn_inferred_t;
+
+/**
+ * Walks the graph in order. Shapes come from the operators' rules; where data decide them (Shape, Gather, Concat, Reshape ...) small tensors
+ * are evaluated, integer vectors also where only some of their elements are known. Function calls are inferred through their body; loops are
+ * followed while their count and condition are known; branches by the condition, or by what both agree on.
+ * inputs     by graph input name; a tensor with data NULL gives type and shape only (dims -1: open); see vn_infer_input. Those not given are
+ *            typed as declared, symbolic dimensions by the value that a given input has for the same name. May be NULL. A tensor that
+ *            is named as an initialiser replaces it.
+ * Errors     SHAPE, DTYPE, RANGE name the node (or the input that contradicts its declaration): the graph cannot run on such inputs. NOMEM.
+ *            What cannot be known is no error, see reason: operators without oracle, data that decide, branches that differ.
+ * Ownership  vn_inferred_free; names are the model's, which must outlive it.
+ */
+VN_API vn_status_t vn_oracle_infer(const vn_model_t *m, const vn_bundle_t *inputs, vn_inferred_t *out, vn_error_t *err);
+VN_API const vn_inferred_value_t *vn_inferred_find(const vn_inferred_t *r, const char *name); /* NULL: no value of the top graph */
+VN_API void vn_inferred_free(vn_inferred_t *r);
+/** Adds an input of which only type and shape are known (dims NULL: all open). Errors: DTYPE, RANGE, NOMEM. */
+VN_API vn_status_t vn_infer_input(vn_bundle_t *inputs, const char *name, vn_dtype_t t, int rank, const int64_t *dims, vn_error_t *err);
+
 /** Name and version of the BLAS behind contractions, and whether its self-check passed; for doctor and reports. */
 VN_API void vn_oracle_blas(char *out, size_t size);
 

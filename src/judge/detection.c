@@ -97,6 +97,42 @@ static int lost_terms(const vn_case_t *c, int64_t count) {
     return one + many;
 }
 
+/* Would another operand have been noticed? All floats x (1 + 2^-6), the oracle again, against the room of this judgement. */
+static vn_status_t operand_fault(const vn_case_t *c, bool *noticed, vn_error_t *err) {
+    const vn_question_t *q = c->q;
+    const int n = q->node ? q->node->n_inputs : q->model->graph->n_inputs;
+    *noticed = false;
+    if (!c->ref->value || !c->ref->bound) return VN_OK;
+    for (int k = 0; k < n && !*noticed; ++k) {
+        const vn_value_t *v = q->inputs[k];
+        if (!v || v->kind != VN_VALUE_TENSOR || !vn_dtype_is_float(v->tensor->dtype)) continue;
+        vn_tensor_t *t;
+        VN_TRY(vn_tensor_copy(v->tensor, &t, err));
+        for (int64_t i = 0; i < t->count; ++i) vn_tensor_set_f64(t, i, vn_tensor_get_f64(t, i) * (1 + 0x1p-6));
+        vn_value_t *changed = vn_value_tensor(t);
+        const vn_value_t **in = vn_alloc((size_t)n + 1, sizeof *in);
+        vn_ref_t *refs = vn_alloc((size_t)q->n_outputs + 1, sizeof *refs);
+        vn_status_t s = changed && in && refs ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
+        if (s == VN_OK) {
+            vn_error_t why;
+            for (int j = 0; j < n; ++j) in[j] = j == k ? changed : q->inputs[j];
+            vn_question_t other = *q;
+            other.inputs = in;
+            if (vn_question_oracle(&other, q->contract, VN_WANT_VALUE, refs, &why) == VN_OK && refs[c->k].value && refs[c->k].count == c->ref->count)
+                for (int64_t i = 0; i < c->ref->count && !*noticed; ++i) {
+                    const double limit = room(c->ref, i), shift = fabs(refs[c->k].value[i] - c->ref->value[i]);
+                    *noticed = limit < 0 ? shift > 0 : shift > 2 * limit;
+                }
+        }
+        for (int j = 0; refs && j < q->n_outputs; ++j) vn_ref_free(&refs[j]);
+        vn_free(refs);
+        vn_free(in);
+        vn_value_free(changed);
+        VN_TRY(s);
+    }
+    return VN_OK;
+}
+
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -147,6 +183,12 @@ vn_status_t vn_detection(vn_case_t *c, vn_error_t *err) {
     if (c->ref->terms > 1 && c->ref->bound) {
         c->f->detection_of += 2;
         c->f->detection_caught += lost_terms(c, n);
+    }
+    if (c->f->detection_caught == 0 && c->ref->value) { /* all of the result may be cancellation: ask for the operands before saying uninformative */
+        bool noticed;
+        VN_TRY(operand_fault(c, &noticed, err));
+        c->f->detection_of += 1;
+        c->f->detection_caught += noticed;
     }
     return VN_OK;
 }

@@ -49,6 +49,8 @@ static bool has_model(vn_op_class_t cls) {
     return cls == VN_CLASS_CONTRACTION || cls == VN_CLASS_REDUCTION || cls == VN_CLASS_SCAN || cls == VN_CLASS_COMPOSITE;
 }
 
+double vn_rms_limit(void) { return 3; } /* bounds.md, calculus 5: unknown order */
+
 vn_fingerprint_t vn_fingerprint(const vn_ref_t *ref, const vn_measure_t *m, vn_op_class_t cls, double alpha) {
     enum { KAPPA_TENTHS = 54, LEAST = 64, LEAST_TERMS = 16 };
     vn_fingerprint_t f = {.verdict = VN_PRINT_VOID, .rms = NAN, .rms_limit = NAN, .z_max = NAN, .z_limit = NAN, .bias = NAN, .bias_limit = NAN};
@@ -61,7 +63,7 @@ vn_fingerprint_t vn_fingerprint(const vn_ref_t *ref, const vn_measure_t *m, vn_o
     f.z_limit = vn_chernoff_z(alpha / (3 * n), 0);
     if (n >= LEAST) {
         const double share = tail_z(alpha / 3), mean = m->sum_signed / n, var = m->sum_signed2 / n - mean * mean;
-        f.rms_limit = 3 * (1 + share * sqrt((KAPPA_TENTHS / 10.0 - 1) / clusters) / 2);
+        f.rms_limit = vn_rms_limit() * (1 + share * sqrt((KAPPA_TENTHS / 10.0 - 1) / clusters) / 2);
         f.bias = mean;
         f.bias_limit = share * sqrt((var > 0 ? var : 0) / clusters);
         if (sqrt(m->sum_clipped / n) > f.rms_limit && f.rms > f.rms_limit) f.verdict = VN_PRINT_RMS;

@@ -15,7 +15,7 @@ typedef struct vn_measure {
     int64_t voids;     /* elements about which the bound says nothing */
     int64_t first_unequal, first_outside, worst; /* flat indices or -1 */
     double worst_ratio; /* largest error / (bound + own error) over judged elements */
-    double max_abs, sum_abs2, sum_y2;
+    double max_abs, max_abs_outside, sum_abs2, sum_y2;
     double oracle_ratio; /* largest own error / bound */
     /* fingerprint material, over elements with a variance */
     int64_t sigmas;
@@ -34,12 +34,17 @@ typedef struct vn_fingerprint {
     double rms, rms_limit, z_max, z_limit, bias, bias_limit;
 } vn_fingerprint_t;
 vn_fingerprint_t vn_fingerprint(const vn_ref_t *ref, const vn_measure_t *m, vn_op_class_t cls, double alpha);
+/** Limit of rms error over the model's sigma for unknown order, before sampling error. */
+double vn_rms_limit(void);
 /** Solves 2 min_t (t/sin t)^1/2 exp(-t z c + S2/2 (1 - t cot t)) <= p for z, S2 = S'^2 (false-alarm calculus 3). */
 double vn_chernoff_z(double p, double s2);
 
 struct vn_case;
 /** Factor by which correct orders of this very data exceed the variance model (>= 1); +Inf: no terms to try, the model is unproven here. */
 vn_status_t vn_twin_scale(struct vn_case *c, double *scale, vn_error_t *err);
+
+/** Some operand of the question holds a subnormal number. */
+bool vn_has_subnormal(const vn_question_t *q);
 
 /** One output under judgement. */
 typedef struct vn_case {

@@ -134,6 +134,7 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
         }
     }
     if (!good) {
+        if (is_float && isfinite(x) && isfinite(y) && fabs(x - y) > m->max_abs_outside) m->max_abs_outside = fabs(x - y);
         m->outside++;
         if (m->first_outside < 0) m->first_outside = i;
     }
@@ -171,6 +172,7 @@ static void add(vn_measure_t *a, const vn_measure_t *b) {
         a->worst_ratio = b->worst_ratio;
     }
     if (b->max_abs > a->max_abs) a->max_abs = b->max_abs;
+    if (b->max_abs_outside > a->max_abs_outside) a->max_abs_outside = b->max_abs_outside;
     if (b->z_max > a->z_max) a->z_max = b->z_max;
     if (b->oracle_ratio > a->oracle_ratio) a->oracle_ratio = b->oracle_ratio;
 }

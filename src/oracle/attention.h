@@ -44,9 +44,13 @@ vn_status_t vn_attention_run(vn_attention_t *a);
 vn_status_t vn_eval_attention(vn_eval_t *e);
 vn_status_t vn_infer_attention(vn_eval_t *e);
 vn_status_t vn_eval_rotary(vn_eval_t *e);
+vn_status_t vn_infer_rotary(vn_eval_t *e);
 vn_status_t vn_eval_rotary_contrib(vn_eval_t *e);
 vn_status_t vn_eval_multi_head(vn_eval_t *e);
 vn_status_t vn_eval_packed_attention(vn_eval_t *e);
 vn_status_t vn_eval_group_query(vn_eval_t *e);
+vn_status_t vn_infer_multi_head(vn_eval_t *e);
+vn_status_t vn_infer_packed_attention(vn_eval_t *e);
+vn_status_t vn_infer_group_query(vn_eval_t *e);
 
 #endif

@@ -95,8 +95,7 @@ static vn_status_t take_operand(const vn_oracle_run_t *run, const vn_scope_t *sc
     return VN_OK;
 }
 
-/* Attributes that refer to the call's attributes, inside a function body. */
-static vn_status_t resolve_refs(const vn_oracle_run_t *run, const vn_node_t *node, vn_arena_t **arena, vn_node_t *copy, vn_error_t *err) {
+vn_status_t vn_run_attrs(const vn_oracle_run_t *run, const vn_node_t *node, vn_arena_t **arena, vn_node_t *copy, vn_error_t *err) {
     bool any = false;
     for (int a = 0; a < node->n_attrs; ++a) any |= node->attrs[a].ref != NULL;
     *copy = *node;
@@ -140,7 +139,7 @@ static vn_status_t run_node(vn_oracle_run_t *run, vn_scope_t *scope, const vn_sc
     vn_arena_t *arena = NULL;
     vn_node_t node;
     vn_error_t why = {0};
-    vn_status_t s = resolve_refs(run, original, &arena, &node, err);
+    vn_status_t s = vn_run_attrs(run, original, &arena, &node, err);
     if (s != VN_OK) {
         vn_arena_free(arena);
         return s;

@@ -40,6 +40,12 @@ vn_status_t vn_run_graph(vn_oracle_run_t *run, vn_scope_t *scope, const vn_graph
 
 int64_t vn_run_version(const vn_oracle_run_t *run, const char *domain);
 
+/**
+ * The node as it runs: inside a function body, attributes that refer to the call's are replaced by them, or dropped where the call has none.
+ * *copy shares everything with `node` but, where needed, its list of attributes, which lives in *arena (made on demand, the caller's).
+ */
+vn_status_t vn_run_attrs(const vn_oracle_run_t *run, const vn_node_t *node, vn_arena_t **arena, vn_node_t *copy, vn_error_t *err);
+
 /** One node with slots as operands; fills out[0..n_outputs). The rows' frame. */
 vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const vn_node_t *node, vn_arg_t *in, const vn_bundle_t *outer,
                           vn_ref_t *out, vn_error_t *err);

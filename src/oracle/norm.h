@@ -62,10 +62,13 @@ bool vn_out_named(const vn_eval_t *e, int k); /* output k exists and has a name 
 vn_status_t vn_norm_affine(vn_eval_t *e, vn_norm_job_t *job, int k_gamma, int k_beta, int rank, const int64_t *dims, int axis, double **owned);
 
 vn_status_t vn_eval_batch_norm(vn_eval_t *e);
+vn_status_t vn_infer_batch_norm(vn_eval_t *e);
 vn_status_t vn_eval_lp_norm(vn_eval_t *e);
 vn_status_t vn_eval_lrn(vn_eval_t *e);
 vn_status_t vn_eval_skip_norm(vn_eval_t *e);
 vn_status_t vn_eval_skip_rms(vn_eval_t *e);
 vn_status_t vn_eval_embed_norm(vn_eval_t *e);
+vn_status_t vn_infer_skip_norm(vn_eval_t *e);
+vn_status_t vn_infer_embed_norm(vn_eval_t *e);
 
 #endif

@@ -60,3 +60,15 @@ vn_status_t vn_eval_affine_grid(vn_eval_t *e) {
     }
     return VN_OK;
 }
+
+vn_status_t vn_infer_affine_grid(vn_eval_t *e) {
+    int64_t size[5], dims[5];
+    int n;
+    VN_TRY(vn_arg_ints(e, 1, size, 5, &n));
+    if (n < 4) return vn_eval_fail(e, VN_ERR_SHAPE, "size has %d entries", n);
+    dims[0] = size[0];
+    for (int a = 1; a < n - 1; ++a) dims[a] = size[a + 1];
+    dims[n - 1] = n - 2;
+    vn_infer_put(e, 0, e->in[0].t->dtype, n, dims);
+    return VN_OK;
+}

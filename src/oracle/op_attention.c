@@ -302,11 +302,11 @@ static const vn_op_t rows[] = {
     {"", "Attention", 23, 23, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
     {"", "Attention", 24, 24, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
     {"", "Attention", 25, 0, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
-    {"", "RotaryEmbedding", 23, 0, VN_CLASS_COMPOSITE, P, "ATTN-2", vn_eval_rotary, NULL, 0},
-    {"com.microsoft", "RotaryEmbedding", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-2", vn_eval_rotary_contrib, NULL, 0},
-    {"com.microsoft", "MultiHeadAttention", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_multi_head, NULL, 0},
-    {"com.microsoft", "Attention", 1, 0, VN_CLASS_COMPOSITE, 0, "ATTN-3", vn_eval_packed_attention, NULL, 0},
-    {"com.microsoft", "GroupQueryAttention", 1, 0, VN_CLASS_COMPOSITE, 0, "ATTN-3", vn_eval_group_query, NULL, 0},
+    {"", "RotaryEmbedding", 23, 0, VN_CLASS_COMPOSITE, P, "ATTN-2", vn_eval_rotary, vn_infer_rotary, 0},
+    {"com.microsoft", "RotaryEmbedding", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-2", vn_eval_rotary_contrib, vn_infer_rotary, 0},
+    {"com.microsoft", "MultiHeadAttention", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_multi_head, vn_infer_multi_head, 0},
+    {"com.microsoft", "Attention", 1, 0, VN_CLASS_COMPOSITE, 0, "ATTN-3", vn_eval_packed_attention, vn_infer_packed_attention, 0},
+    {"com.microsoft", "GroupQueryAttention", 1, 0, VN_CLASS_COMPOSITE, 0, "ATTN-3", vn_eval_group_query, vn_infer_group_query, 0},
 };
 
 const vn_family_t vn_family_attention = {"attention", rows, sizeof rows / sizeof *rows};

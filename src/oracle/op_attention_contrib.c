@@ -282,3 +282,31 @@ vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
     parts_free(&p);
     return s;
 }
+
+/* ---- shapes ---- */
+
+vn_status_t vn_infer_multi_head(vn_eval_t *e) {
+    const int64_t heads = vn_node_int(e->node, "num_heads", 0);
+    const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL, *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
+    if (heads < 1 || (q->rank != 3 && q->rank != 5) || (q->rank == 3 && (q->dims[2] % heads || !k || (k->rank != 5 && !v))))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "query, key and value do not fit %lld heads", (long long)heads);
+    const bool one = q->rank == 5, pair = !one && k->rank == 5, turned = !one && k->rank == 4;
+    const int64_t B = q->dims[0], S = q->dims[1], h = one ? q->dims[4] : q->dims[2] / heads, hv = one || pair ? h : turned ? v->dims[3] : v->dims[v->rank - 1] / heads;
+    const int64_t past = vn_has(e, M_PAST_KEY) && e->in[M_PAST_KEY].t->rank == 4 ? e->in[M_PAST_KEY].t->dims[2] : 0, T = past + (one ? S : k->dims[turned ? 2 : 1]);
+    vn_infer_put(e, 0, q->dtype, 3, (int64_t[]){B, S, heads * hv});
+    vn_infer_put(e, 1, q->dtype, 4, (int64_t[]){B, heads, T, h});
+    vn_infer_put(e, 2, q->dtype, 4, (int64_t[]){B, heads, T, hv});
+    vn_infer_put(e, 3, q->dtype, 4, (int64_t[]){B, heads, S, T});
+    return VN_OK;
+}
+
+vn_status_t vn_infer_packed_attention(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
+    int64_t count = 0;
+    const int64_t *sizes = vn_node_ints(e->node, "qkv_hidden_sizes", &count), heads = vn_node_int(e->node, "num_heads", 0);
+    if (x->rank != 3 || w->rank != 2 || heads < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
+    const int64_t V = count == 3 ? sizes[2] : w->dims[1] / 3, past = vn_has(e, A_PAST) && e->in[A_PAST].t->rank == 5 ? e->in[A_PAST].t->dims[3] : 0;
+    vn_infer_put(e, 0, x->dtype, 3, (int64_t[]){x->dims[0], x->dims[1], V});
+    vn_infer_put(e, 1, x->dtype, 5, (int64_t[]){2, x->dims[0], heads, past + x->dims[1], V / heads});
+    return VN_OK;
+}

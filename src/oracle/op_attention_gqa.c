@@ -220,3 +220,17 @@ vn_status_t vn_eval_group_query(vn_eval_t *e) {
     gqa_free(&g);
     return s;
 }
+
+vn_status_t vn_infer_group_query(vn_eval_t *e) {
+    const vn_tensor_t *q = e->in[QUERY].t;
+    const int64_t heads = vn_node_int(e->node, "num_heads", 0), kv = vn_node_int(e->node, "kv_num_heads", 0), parts = vn_has(e, KEY) ? heads : heads + 2 * kv;
+    if (q->rank != 3 || heads < 1 || kv < 1 || q->dims[2] % parts) return vn_eval_fail(e, VN_ERR_SHAPE, "query does not split into %lld heads", (long long)parts);
+    const int64_t size = q->dims[2] / parts;
+    vn_infer_put(e, 0, q->dtype, 3, (int64_t[]){q->dims[0], q->dims[1], heads * size});
+    if (!named(e, 1) && !named(e, 2)) return VN_OK;
+    int64_t total = 0, buffer = vn_has(e, PAST_KEY) && e->in[PAST_KEY].t->rank == 4 ? e->in[PAST_KEY].t->dims[2] : 0;
+    int n;
+    VN_TRY(vn_arg_ints(e, TOTAL, &total, 1, &n)); /* unsupported where the data decide */
+    for (int k = 1; k <= 2; ++k) vn_infer_put(e, k, q->dtype, 4, (int64_t[]){q->dims[0], kv, total > buffer ? total : buffer, size});
+    return VN_OK;
+}

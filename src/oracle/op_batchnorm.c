@@ -141,3 +141,11 @@ vn_status_t vn_eval_batch_norm(vn_eval_t *e) {
     if (per_feature) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "training with spatial = 0 has no oracle");
     return training(e, channels, inner);
 }
+
+vn_status_t vn_infer_batch_norm(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[0].t;
+    const int64_t channels = x->rank > 1 ? x->dims[1] : 1;
+    vn_infer_put(e, 0, x->dtype, x->rank, x->dims);
+    for (int k = 1; k < e->n_out; ++k) vn_infer_put(e, k, k < 3 && e->n_in > 2 + k ? e->in[2 + k].t->dtype : x->dtype, 1, &channels);
+    return VN_OK;
+}

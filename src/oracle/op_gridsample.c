@@ -239,3 +239,12 @@ vn_status_t vn_eval_grid_sample(vn_eval_t *e) {
     if (j.mode == NEAREST) return finish_nearest(e, &j);
     return j.mode == CUBIC && j.padding == BORDER ? border_readings(e, &j) : VN_OK;
 }
+
+vn_status_t vn_infer_grid_sample(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[0].t, *g = e->in[1].t;
+    if (x->rank < 3 || g->rank != x->rank) return vn_eval_fail(e, VN_ERR_SHAPE, "X and grid do not fit");
+    int64_t dims[VN_MAX_RANK] = {x->dims[0], x->dims[1]};
+    for (int a = 2; a < x->rank; ++a) dims[a] = g->dims[a - 1];
+    vn_infer_put(e, 0, x->dtype, x->rank, dims);
+    return VN_OK;
+}

@@ -147,3 +147,26 @@ vn_status_t vn_eval_embed_norm(vn_eval_t *e) {
     total_free(&t);
     return s == VN_OK ? mask_index(e, batch, length) : s;
 }
+
+vn_status_t vn_infer_skip_norm(vn_eval_t *e) {
+    const vn_tensor_t *x = e->in[0].t;
+    int64_t stats[VN_MAX_RANK];
+    if (x->rank < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input 0 is a scalar");
+    memcpy(stats, x->dims, sizeof stats);
+    stats[x->rank - 1] = 1;
+    vn_infer_put(e, 0, x->dtype, x->rank, x->dims);
+    vn_infer_put(e, 1, VN_F32, x->rank, stats);
+    vn_infer_put(e, 2, VN_F32, x->rank, stats);
+    vn_infer_put(e, 3, x->dtype, x->rank, x->dims);
+    return VN_OK;
+}
+
+vn_status_t vn_infer_embed_norm(vn_eval_t *e) {
+    const vn_tensor_t *ids = e->in[IDS].t, *word = e->in[WORD].t;
+    if (ids->rank != 2 || word->rank != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "input_ids [batch, length] and a table [tokens, hidden] are needed");
+    const int64_t dims[3] = {ids->dims[0], ids->dims[1], word->dims[1]};
+    vn_infer_put(e, 0, word->dtype, 3, dims);
+    vn_infer_put(e, 1, VN_I32, 1, dims);
+    vn_infer_put(e, 2, word->dtype, 3, dims);
+    return VN_OK;
+}

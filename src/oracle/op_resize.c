@@ -394,9 +394,9 @@ static const vn_op_t rows[] = {
     {"", "Resize", 18, 0, VN_CLASS_COMPOSITE, SHAPES | P, "RESIZE-1", vn_eval_resize, infer, 0},
     {"", "Upsample", 7, 8, VN_CLASS_COMPOSITE, P, "RESIZE-1", vn_eval_resize, infer, 0},
     {"", "Upsample", 9, 9, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | P, "RESIZE-1", vn_eval_resize, infer, 0},
-    {"", "GridSample", 16, 19, VN_CLASS_COMPOSITE, 0, "RESIZE-5", vn_eval_grid_sample, NULL, 0},
-    {"", "GridSample", 20, 0, VN_CLASS_COMPOSITE, 0, "RESIZE-5", vn_eval_grid_sample, NULL, 0},
-    {"", "AffineGrid", 20, 0, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1, "RESIZE-6", vn_eval_affine_grid, NULL, 0},
+    {"", "GridSample", 16, 19, VN_CLASS_COMPOSITE, 0, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
+    {"", "GridSample", 20, 0, VN_CLASS_COMPOSITE, 0, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
+    {"", "AffineGrid", 20, 0, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1, "RESIZE-6", vn_eval_affine_grid, vn_infer_affine_grid, 0},
 };
 
 const vn_family_t vn_family_resample = {"resample", rows, sizeof rows / sizeof *rows};

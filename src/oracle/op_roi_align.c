@@ -6,12 +6,14 @@
  * Claim POOL-7: the coordinate is computed in the accumulator's format from the corners, |dc| <= 6u (|c| + |corner| + 1); a sample moves by at
  * most dc times the range of the values around it per axis, and its four products and their sum round within g(8) max|x|. Average:
  * mean of those + g(samples + 1) mean|sample|. Maximum: the largest of those; the operator's text takes the maximum of the four weighted
- * neighbours (second reading: of the interpolated samples). A sample within dc of the cut one pixel outside may be 0 or not.
+ * neighbours (second reading: of the interpolated samples). A sample within dc of the cut one pixel outside may be 0 or not; where rounding may change the
+ * size of an adaptive grid nothing is said.
  */
 #include <math.h>
 #include <string.h>
 
 #include "oracle/pool.h"
+#include "oracle/rows.h"
 
 enum { IN_X, IN_ROIS, IN_BATCH };
 
@@ -36,6 +38,7 @@ vn_status_t vn_infer_roi_align(vn_eval_t *e) {
 typedef struct axis {
     double start, per; /* of the region, of a bin */
     int64_t grid, size;
+    bool open_grid; /* an adaptive grid whose size rounding may change */
     double u;
 } axis_t;
 
@@ -108,7 +111,9 @@ static void axis_of(const align_job_t *j, double low, double high, int64_t bins,
     a->per = length / (double)bins;
     a->size = size;
     a->u = j->u;
-    a->grid = j->ratio > 0 ? j->ratio : (int64_t)fmax(ceil(length / (double)bins), 0);
+    const double adaptive = length / (double)bins, off = fabs(adaptive - rint(adaptive));
+    a->grid = j->ratio > 0 ? j->ratio : (int64_t)fmax(ceil(adaptive), 0);
+    a->open_grid = j->ratio == 0 && off > 0 && off <= 6 * j->u * (fabs(start) + fabs(start + length) + 1);
 }
 
 static void align_range(void *ctx, int64_t begin, int64_t end) {
@@ -143,6 +148,7 @@ static void align_range(void *ctx, int64_t begin, int64_t end) {
             r->value[at] = j->maximum ? (n > 0 ? corner : 0) : sum / count;
             if (j->second) j->second[at] = n > 0 ? best : 0;
             if (!r->bound) continue;
+            if (r->flags && (ax.open_grid || ay.open_grid)) r->flags[at] = VN_EL_VOID;
             const double b = j->maximum ? worst : (err + vn_gamma(n + 1, j->u) * abs) / count;
             r->bound[at] = isnan(b) ? INFINITY : b + (n + 4) * j->eta;
             if (r->var) r->var[at] = b * b / 12;
@@ -173,6 +179,7 @@ vn_status_t vn_eval_roi_align(vn_eval_t *e) {
             if (!(fabs(j.rois[4 * r + i] * j.scale) < 0x1p24)) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)r, j.rois[4 * r + i]);
     }
     if (x->dims[2] < 1 || x->dims[3] < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "an empty image");
+    if (j.ratio == 0 && e->want >= VN_WANT_BOUND) VN_TRY(vn_out_flags(e, 0));
     vn_tensor_t *reading = NULL;
     if (j.maximum && e->out[0].count) {
         j.second = vn_alloc((size_t)e->out[0].count, sizeof *j.second);
@@ -186,5 +193,6 @@ vn_status_t vn_eval_roi_align(vn_eval_t *e) {
     vn_parallel(j.dims[0] * j.dims[1], 1, align_range, &j);
     if (j.second) vn_tensor_from_f64(reading, j.second, VN_RNE, false);
     vn_free(j.second);
+    vn_flags_settle(e, 0);
     return reading ? vn_out_reading(e, 0, "maximum-of-samples", reading) : VN_OK;
 }

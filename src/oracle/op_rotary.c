@@ -149,3 +149,8 @@ vn_status_t vn_eval_rotary_contrib(vn_eval_t *e) {
     vn_free(ids);
     return s;
 }
+
+vn_status_t vn_infer_rotary(vn_eval_t *e) {
+    vn_infer_put(e, 0, e->in[0].t->dtype, e->in[0].t->rank, e->in[0].t->dims);
+    return VN_OK;
+}

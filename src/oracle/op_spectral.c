@@ -163,25 +163,49 @@ vn_status_t vn_eval_dft(vn_eval_t *e) {
 static int64_t stft_source(const spectrum_t *s, int64_t row) { return row / s->rows_per_sample * s->length + row % s->rows_per_sample * s->hop; }
 static int64_t stft_target(const spectrum_t *s, int64_t row) { return row * s->bins; }
 
+typedef struct stft {
+    int64_t hop, n, frames, bins, dims[4];
+    int parts;
+} stft_t;
+
+static vn_status_t stft_plan(vn_eval_t *e, stft_t *p) {
+    const vn_tensor_t *x = e->in[0].t;
+    p->parts = x->rank == 3 && x->dims[2] < 3 ? (int)x->dims[2] : x->rank == 2 ? 1 : 0;
+    if ((x->rank != 3 && x->rank != 2) || (p->parts != 1 && p->parts != 2)) return vn_eval_fail(e, VN_ERR_SHAPE, "the signal must be [batch, length, 1 or 2]");
+    const bool onesided = vn_node_int(e->node, "onesided", 1) != 0;
+    p->n = x->dims[1];
+    VN_TRY(scalar(e, 1, &p->hop));
+    if (vn_has(e, 2)) p->n = e->in[2].t->count;
+    if (vn_has(e, 3)) VN_TRY(scalar(e, 3, &p->n));
+    if (vn_has(e, 2) && e->in[2].t->count != p->n)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the window has %lld samples, a frame %lld", (long long)e->in[2].t->count, (long long)p->n);
+    if (p->hop < 1 || p->n < 1 || p->n > x->dims[1])
+        return vn_eval_fail(e, VN_ERR_RANGE, "frames of %lld every %lld of a signal of %lld", (long long)p->n, (long long)p->hop, (long long)x->dims[1]);
+    if (onesided && p->parts == 2) return vn_eval_fail(e, VN_ERR_SHAPE, "onesided needs a real signal");
+    p->frames = (x->dims[1] - p->n) / p->hop + 1;
+    p->bins = onesided ? p->n / 2 + 1 : p->n;
+    const int64_t dims[4] = {x->dims[0], p->frames, p->bins, 2};
+    memcpy(p->dims, dims, sizeof dims);
+    return VN_OK;
+}
+
+vn_status_t vn_infer_stft(vn_eval_t *e) {
+    stft_t p;
+    VN_TRY(stft_plan(e, &p));
+    vn_infer_put(e, 0, e->in[0].t->dtype, 4, p.dims);
+    return VN_OK;
+}
+
 vn_status_t vn_eval_stft(vn_eval_t *e) {
     const vn_tensor_t *x = e->in[0].t;
-    const int64_t parts = x->rank == 3 ? x->dims[2] : 1;
-    if ((x->rank != 3 && x->rank != 2) || (parts != 1 && parts != 2)) return vn_eval_fail(e, VN_ERR_SHAPE, "the signal must be [batch, length, 1 or 2]");
-    const bool onesided = vn_node_int(e->node, "onesided", 1) != 0;
-    int64_t hop, n = x->dims[1];
-    VN_TRY(scalar(e, 1, &hop));
-    if (vn_has(e, 2)) n = e->in[2].t->count;
-    if (vn_has(e, 3)) VN_TRY(scalar(e, 3, &n));
-    if (vn_has(e, 2) && e->in[2].t->count != n) return vn_eval_fail(e, VN_ERR_SHAPE, "the window has %lld samples, a frame %lld", (long long)e->in[2].t->count, (long long)n);
-    if (hop < 1 || n < 1 || n > x->dims[1]) return vn_eval_fail(e, VN_ERR_RANGE, "frames of %lld every %lld of a signal of %lld", (long long)n, (long long)hop, (long long)x->dims[1]);
-    if (onesided && parts == 2) return vn_eval_fail(e, VN_ERR_SHAPE, "onesided needs a real signal");
-    const int64_t frames = (x->dims[1] - n) / hop + 1, bins = onesided ? n / 2 + 1 : n, dims[4] = {x->dims[0], frames, bins, 2};
-    VN_TRY(vn_out_float(e, 0, x->dtype, 4, dims));
-    spectrum_t s = {.x = vn_arg_f64(e, 0), .window = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL, .n = n, .given = n, .step = 1, .in_parts = (int)parts,
-                    .out_parts = 2, .bins = bins, .out_step = 1, .rows_per_sample = frames, .hop = hop, .length = x->dims[1], .source = stft_source,
+    stft_t p;
+    VN_TRY(stft_plan(e, &p));
+    VN_TRY(vn_out_float(e, 0, x->dtype, 4, p.dims));
+    spectrum_t s = {.x = vn_arg_f64(e, 0), .window = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL, .n = p.n, .given = p.n, .step = 1, .in_parts = p.parts,
+                    .out_parts = 2, .bins = p.bins, .out_step = 1, .rows_per_sample = p.frames, .hop = p.hop, .length = x->dims[1], .source = stft_source,
                     .target = stft_target};
     if (!s.x || (vn_has(e, 2) && !s.window)) return VN_ERR_NOMEM;
-    return transform(e, &s, x->dims[0] * frames);
+    return transform(e, &s, x->dims[0] * p.frames);
 }
 
 enum { S1 = VN_OP_SHAPE_LIKE_1, S12 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2, S13 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_3,
@@ -189,11 +213,11 @@ enum { S1 = VN_OP_SHAPE_LIKE_1, S12 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2, S
 static const vn_op_t rows[] = {
     {"", "DFT", 17, 19, VN_CLASS_COMPOSITE, S1, "SPECTRAL-1", vn_eval_dft, vn_infer_dft, 0},
     {"", "DFT", 20, 0, VN_CLASS_COMPOSITE, S12, "SPECTRAL-1", vn_eval_dft, vn_infer_dft, 0},
-    {"", "STFT", 17, 0, VN_CLASS_COMPOSITE, S13, "SPECTRAL-1", vn_eval_stft, NULL, 0},
-    {"", "HannWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, NULL, 0},
-    {"", "HammingWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, NULL, 0},
-    {"", "BlackmanWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, NULL, 0},
-    {"", "MelWeightMatrix", 17, 0, VN_CLASS_COMPOSITE, ALL, "SPECTRAL-4", vn_eval_mel, NULL, 0},
+    {"", "STFT", 17, 0, VN_CLASS_COMPOSITE, S13, "SPECTRAL-1", vn_eval_stft, vn_infer_stft, 0},
+    {"", "HannWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, vn_infer_window, 0},
+    {"", "HammingWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, vn_infer_window, 0},
+    {"", "BlackmanWindow", 17, 0, VN_CLASS_ELEMENTARY, S0, "SPECTRAL-3", vn_eval_window, vn_infer_window, 0},
+    {"", "MelWeightMatrix", 17, 0, VN_CLASS_COMPOSITE, ALL, "SPECTRAL-4", vn_eval_mel, vn_infer_mel, 0},
 };
 
 const vn_family_t vn_family_spectral = {"spectral", rows, sizeof rows / sizeof *rows};

@@ -125,3 +125,24 @@ vn_status_t vn_eval_mel(vn_eval_t *e) {
     vn_free(edges);
     return vn_dtype_is_float(type) ? VN_OK : cut(e, type);
 }
+
+/* ---- shapes ---- */
+
+static vn_dtype_t declared(const vn_eval_t *e) { return (vn_dtype_t)vn_node_int(e->node, "output_datatype", VN_F32); }
+
+vn_status_t vn_infer_window(vn_eval_t *e) {
+    int64_t size;
+    VN_TRY(scalar(e, 0, &size));
+    if (size < 0) return vn_eval_fail(e, VN_ERR_RANGE, "a window of %lld samples", (long long)size);
+    vn_infer_put(e, 0, declared(e), 1, &size);
+    return VN_OK;
+}
+
+vn_status_t vn_infer_mel(vn_eval_t *e) {
+    int64_t bands, length;
+    VN_TRY(scalar(e, 0, &bands));
+    VN_TRY(scalar(e, 1, &length));
+    if (bands < 1 || length < 1) return vn_eval_fail(e, VN_ERR_RANGE, "%lld bands, length %lld", (long long)bands, (long long)length);
+    vn_infer_put(e, 0, declared(e), 2, (int64_t[]){length / 2 + 1, bands});
+    return VN_OK;
+}

@@ -30,6 +30,8 @@ vn_sample_t vn_sample_weighted(const vn_resample_rule_t *r, int64_t n, const dou
 vn_status_t vn_eval_resize(vn_eval_t *e);
 vn_status_t vn_eval_grid_sample(vn_eval_t *e);
 vn_status_t vn_eval_affine_grid(vn_eval_t *e);
+vn_status_t vn_infer_grid_sample(vn_eval_t *e);
+vn_status_t vn_infer_affine_grid(vn_eval_t *e);
 
 /* ---- Resize: the geometry of one axis ---- */
 

@@ -167,3 +167,10 @@ vn_status_t vn_read_operand(vn_eval_t *e, int position, const double *plane, int
     *out = *owned;
     return VN_OK;
 }
+
+void vn_infer_put(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims) {
+    if (k >= e->n_out) return;
+    e->out[k].dtype = t;
+    e->out[k].rank = rank;
+    if (rank > 0) memcpy(e->out[k].dims, dims, (size_t)rank * sizeof *dims);
+}

@@ -45,6 +45,9 @@ typedef struct vn_row_job {
 /** Runs fn on every row, rows in parallel. Errors: NOMEM. */
 vn_status_t vn_rows_run(vn_eval_t *e, const vn_row_job_t *job);
 
+/** For infer: output k (if the node has it) is of this type and shape. */
+void vn_infer_put(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims);
+
 /** Removes the flags plane of output k if no element has a flag. */
 void vn_flags_settle(vn_eval_t *e, int k);
 

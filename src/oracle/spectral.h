@@ -3,12 +3,15 @@
 #define VN_ORACLE_SPECTRAL_H
 
 #include "oracle/fourier.h"
-#include "oracle/registry.h"
+#include "oracle/rows.h"
 
 vn_status_t vn_eval_dft(vn_eval_t *e);
 vn_status_t vn_infer_dft(vn_eval_t *e);
 vn_status_t vn_eval_stft(vn_eval_t *e);
 vn_status_t vn_eval_window(vn_eval_t *e);
 vn_status_t vn_eval_mel(vn_eval_t *e);
+vn_status_t vn_infer_stft(vn_eval_t *e);
+vn_status_t vn_infer_window(vn_eval_t *e);
+vn_status_t vn_infer_mel(vn_eval_t *e);
 
 #endif

@@ -107,15 +107,19 @@ static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand
     vn_ref_t refs[16] = {0};
     const vn_value_t *actual[16] = {0};
     vn_finding_t *fresh = vn_alloc(16, sizeof *fresh);
-    const vn_value_t **inputs = NULL;
+    vn_value_t **inputs = NULL;
     vn_status_t st = fresh ? build(s, g, operand, ctx, &m, &in, &complete, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
     int n = 0;
     for (int k = 0; st == VN_OK && complete && k < last->n_outputs; ++k)
         if (*last->outputs[k] && n < 16) actual[n++] = got[k];
     vn_error_t why = {0};
     if (st == VN_OK && complete && n == m->graph->n_outputs && vn_oracle_region(m, &in, &s->o->contract, VN_WANT_VARIANCE, refs, &why) == VN_OK) {
-        inputs = vn_alloc((size_t)m->graph->n_inputs + 1, sizeof *inputs); /* the question's hypotheses are off: inputs are not read */
-        const vn_question_t q = {.model = m, .inputs = inputs, .contract = &s->o->contract, .refs = refs, .n_outputs = n, .actual = actual, .alpha = s->alpha,
+        inputs = vn_alloc((size_t)m->graph->n_inputs + 1, sizeof *inputs);
+        for (int k = 0; inputs && k < m->graph->n_inputs && st == VN_OK; ++k) {
+            const vn_tensor_t *t = vn_bundle_find(&in, m->graph->inputs[k].name);
+            inputs[k] = t ? vn_value_tensor(vn_tensor_retain(t)) : NULL;
+        }
+        const vn_question_t q = {.model = m, .inputs = (const vn_value_t *const *)inputs, .contract = &s->o->contract, .refs = refs, .n_outputs = n, .actual = actual, .alpha = s->alpha,
                                  .effort = VN_EFFORT_QUICK, .no_hypotheses = true};
         st = inputs ? vn_judge(&q, fresh, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
         bool pass = st == VN_OK;
@@ -129,6 +133,7 @@ static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand
         *explained = pass;
         for (int k = 0; k < n; ++k) vn_ref_free(&refs[k]);
     }
+    for (int k = 0; inputs && k < m->graph->n_inputs; ++k) vn_value_free(inputs[k]);
     vn_free(inputs);
     vn_free(fresh);
     vn_bundle_free(&in);
