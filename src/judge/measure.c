@@ -60,6 +60,13 @@ static bool class_ok(double x, double y, uint8_t flags, vn_measure_t *m) {
     return false;
 }
 
+/* No room at all: the first such element is the worst. */
+static void beyond_all(vn_measure_t *m, int64_t i) {
+    if (isinf(m->worst_ratio)) return;
+    m->worst_ratio = INFINITY;
+    m->worst = i;
+}
+
 static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
     const vn_ref_t *r = p->ref;
     bool equal = bits_equal(p->actual, r->tensor, i);
@@ -74,7 +81,9 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
     bool good = equal;
     if (!is_float) {
         if (p->x && r->dtype != VN_STRING) {
-            const double e = fabs(x - vn_tensor_get_f64(r->tensor, i));
+            const double due = vn_tensor_get_f64(r->tensor, i), e = fabs(x - due);
+            m->sum_y2 += due * due;
+            m->sum_abs2 += e * e;
             if (e > m->max_abs) m->max_abs = e;
         }
         good = good || (r->either && bits_equal(p->actual, r->either, i));
@@ -82,6 +91,7 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
             m->voids++;
             good = true;
         }
+        if (!good) beyond_all(m, i);
     } else if (!isfinite(x) || !isfinite(y)) {
         if (!good) good = (r->either && bits_equal(p->actual, r->either, i)) || class_ok(x, y, flags, m);
         if (flags & VN_EL_VOID) {
@@ -90,8 +100,7 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
         }
         if (!good) {
             m->classes++;
-            m->worst_ratio = INFINITY;
-            m->worst = m->worst < 0 ? i : m->worst;
+            beyond_all(m, i);
         }
     } else {
         const double e = fabs(x - y), own = r->own ? r->own[i] : 0x1p-52 * fabs(y), bound = r->bound ? r->bound[i] : 0;
