@@ -212,27 +212,29 @@ static vn_status_t try_one(vn_case_t *c, int h, const double *x, double h0, doub
     return s;
 }
 
-/* Under a stricter contract than `portable` the second tier of the budgets is a hypothesis with a name: reciprocal quotient, folded or one-pass
- * statistics, a function body that cancels in its tail. */
-static vn_status_t wider_tier(vn_case_t *c, bool *explained, vn_error_t *err) {
+/* The wider budgets are hypotheses with a name: the second tier of `portable` (reciprocal quotient, folded or one-pass statistics, a function
+ * body that cancels in its tail), then the approximations that `fast` allows. */
+static vn_status_t one_tier(vn_case_t *c, const char *tier, bool *explained, vn_error_t *err) {
     const vn_question_t *q = c->q;
-    if (q->contract->tier != VN_TIER_IEEE || c->m.outside == 0) return VN_OK;
-    vn_contract_t contract = *q->contract;
-    contract.tier = VN_TIER_PORTABLE;
-    contract.reciprocal_quotient = true;
+    vn_contract_t contract = *q->contract, wider;
+    if (!vn_contract_builtin(tier, &wider)) return vn_fail(err, VN_ERR_INTERNAL, "no tier %s", tier);
+    contract.tier = wider.tier;
+    contract.reciprocal_quotient = wider.reciprocal_quotient;
     vn_ref_t *refs = vn_alloc((size_t)q->n_outputs, sizeof *refs);
     if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     vn_error_t why;
     vn_measure_t m;
-    vn_status_t s = vn_question_oracle(q, &contract, VN_WANT_VARIANCE, refs, &why);
-    if (s == VN_OK && refs[c->k].value && refs[c->k].wide) {
-        s = vn_measure(&refs[c->k], c->actual, &m, err);
-        if (s == VN_OK && m.outside == 0 && m.wide_used > 0) {
+    vn_status_t s = vn_question_oracle(q, &contract, VN_WANT_BOUND, refs, &why);
+    if (s == VN_OK && refs[c->k].value) {
+        const vn_ref_t *r = &refs[c->k];
+        s = vn_measure(r, c->actual, &m, err);
+        const char *name = m.wide_used && r->wide_note ? r->wide_note : c->cls == VN_CLASS_ELEMENTARY && wider.tier == VN_TIER_FAST ? "low-order-fit" : NULL;
+        if (s == VN_OK && m.outside == 0 && name) {
             *explained = true;
             c->f->verdict = VN_CONTRACT_MISMATCH;
-            snprintf(c->f->cause, sizeof c->f->cause, "%s", refs[c->k].wide_note);
-            snprintf(c->f->words, sizeof c->f->words, "%s: %lld elements are outside the declared contract and inside the budget of the function's usual body.",
-                     refs[c->k].wide_note, (long long)c->m.outside);
+            snprintf(c->f->cause, sizeof c->f->cause, "%s", name);
+            snprintf(c->f->words, sizeof c->f->words, "%s: %lld of %lld elements are outside the declared contract (largest absolute error %.3g) and inside the '%s' budget.", name,
+                     (long long)c->m.outside, (long long)c->m.count, c->m.max_abs_outside, tier);
         }
     } else if (s != VN_ERR_NOMEM) {
         s = VN_OK;
@@ -240,6 +242,13 @@ static vn_status_t wider_tier(vn_case_t *c, bool *explained, vn_error_t *err) {
     for (int k = 0; k < q->n_outputs; ++k) vn_ref_free(&refs[k]);
     vn_free(refs);
     return s;
+}
+
+static vn_status_t wider_tier(vn_case_t *c, bool *explained, vn_error_t *err) {
+    if (c->m.outside == 0) return VN_OK;
+    if (c->q->contract->tier == VN_TIER_IEEE) VN_TRY(one_tier(c, "portable", explained, err));
+    if (!*explained && c->q->contract->tier != VN_TIER_FAST && !c->q->contract->has_function_ulp) VN_TRY(one_tier(c, "fast", explained, err));
+    return VN_OK;
 }
 
 vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {

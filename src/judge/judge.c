@@ -125,6 +125,13 @@ static bool form(vn_case_t *c, const vn_value_t *v, vn_tensor_t **converted, vn_
                 vn_tensor_set_f64(*converted, i, vn_tensor_get_f64(a, i));
             else
                 vn_tensor_set_i64(*converted, i, vn_tensor_get_i64(a, i));
+            if (vn_dtype_is_float(r->dtype) || vn_tensor_get_f64(*converted, i) == vn_tensor_get_f64(a, i)) continue;
+            char where[160];
+            vn_index_text(a, i, where, sizeof where);
+            snprintf(f->words, sizeof f->words, "%.150s was returned, %.150s is due, and %.9g at %.120s is no value of that type.", got, want, vn_tensor_get_f64(a, i), where);
+            vn_tensor_free(*converted);
+            *converted = NULL;
+            return false;
         }
     }
     return true;
@@ -165,7 +172,7 @@ static void report_numbers(vn_case_t *c) {
     f->max_abs_error = m->max_abs;
     f->oracle_over_bound = m->oracle_ratio;
     const double rms = m->count ? sqrt(m->sum_y2 / (double)m->count) : 0;
-    f->impact = rms > 0 ? m->max_abs / rms : m->max_abs > 0 ? INFINITY : 0;
+    f->impact = m->classes ? INFINITY : rms > 0 ? m->max_abs / rms : m->max_abs > 0 ? INFINITY : 0; /* a NaN outweighs every wrong number */
     f->ulp_max = NAN;
     const int64_t at = m->first_outside >= 0 ? m->first_outside : m->first_unequal;
     vn_set_divergence(c->ref, c->actual, at, &f->first);
@@ -334,15 +341,24 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
 
 static vn_status_t repeated(vn_case_t *c, const vn_value_t *second, vn_error_t *err) {
     vn_finding_t *f = c->f;
-    f->deterministic = second ? 0 : -1;
-    if (!second || second->kind != VN_VALUE_TENSOR) return VN_OK;
+    f->deterministic = c->q->actual2 ? 0 : -1;
+    if (!c->q->actual2) return VN_OK;
+    if (!second || second->kind != VN_VALUE_TENSOR) {
+        vn_rung(f, "repeat without a tensor");
+        f->verdict = VN_NONDETERMINISTIC;
+        snprintf(f->cause, sizeof f->cause, "race");
+        snprintf(f->words, sizeof f->words, "The second run with identical settings did not return this output as a tensor.");
+        return VN_OK;
+    }
     if (vn_tensor_equal_bits(c->actual, second->tensor)) {
         f->deterministic = 1;
         vn_rung(f, "repeat equal");
         return VN_OK;
     }
     int64_t differ = 0;
-    const bool same_form = second->tensor->dtype == c->actual->dtype && second->tensor->count == c->actual->count;
+    const vn_tensor_t *b = second->tensor;
+    const bool same_form = b->dtype == c->actual->dtype && b->rank == c->actual->rank && memcmp(b->dims, c->actual->dims, (size_t)b->rank * sizeof *b->dims) == 0;
+    if (!same_form) differ = c->actual->count;
     for (int64_t i = 0; same_form && i < c->actual->count; ++i) differ += vn_tensor_bits(c->actual, i) != vn_tensor_bits(second->tensor, i);
     vn_rung(f, "repeat differs in %lld elements", (long long)differ);
     vn_measure_t m = {.outside = 1};

@@ -30,7 +30,7 @@ typedef struct work {
 /* Scratch of one task: rows x keys planes, rows x size planes. */
 typedef struct scratch {
     double *s, *t, *sq, *err, *err16, *w, *wrong, *weights, *second, *p2s2;
-    double *qa, *qs, *o, *o_err, *o_second, *o_q, *o_m1, *o_m2;
+    double *qa, *qs, *o, *o_err, *o_second, *o_q, *o_m1, *o_m2, *o_m3;
     void *all;
 } scratch_t;
 
@@ -38,15 +38,15 @@ static bool scratch_new(const work_t *w, scratch_t *s) {
     const vn_attention_t *a = w->a;
     size_t wide, deep, long_rows, total;
     if (!vn_size_mul((size_t)w->block, (size_t)a->keys, &wide) || !vn_size_mul((size_t)w->block, (size_t)a->v_size, &deep) ||
-        !vn_size_mul((size_t)w->block, (size_t)a->size, &long_rows) || !vn_size_mul(wide, 10, &total) || !vn_size_add(total, 6 * deep + 2 * long_rows, &total))
+        !vn_size_mul((size_t)w->block, (size_t)a->size, &long_rows) || !vn_size_mul(wide, 10, &total) || !vn_size_add(total, 7 * deep + 2 * long_rows, &total))
         return false;
     double *p = vn_alloc(total + 1, sizeof *p);
     s->all = p;
     if (!p) return false;
     double **planes[] = {&s->s, &s->t, &s->sq, &s->err, &s->err16, &s->w, &s->wrong, &s->weights, &s->second, &s->p2s2};
     for (int i = 0; i < 10; ++i) *planes[i] = p, p += wide;
-    double **outs[] = {&s->o, &s->o_err, &s->o_second, &s->o_q, &s->o_m1, &s->o_m2};
-    for (int i = 0; i < 6; ++i) *outs[i] = p, p += deep;
+    double **outs[] = {&s->o, &s->o_err, &s->o_second, &s->o_q, &s->o_m1, &s->o_m2, &s->o_m3};
+    for (int i = 0; i < 7; ++i) *outs[i] = p, p += deep;
     s->qa = p;
     s->qs = p + long_rows;
     return true;
@@ -216,23 +216,19 @@ static void store_rows(const work_t *w, const scratch_t *s, int64_t b, int64_t h
         }
 }
 
-/* sum p^2 s^2 (v - o)^2 by columns, and sum (p v)^2: direct loops, only when the variance is asked for. */
-static void moments(const work_t *w, const scratch_t *s, int64_t rows, const double *v, int64_t ldv) {
-    const vn_attention_t *a = w->a;
-    const int64_t m = a->v_size, n = a->keys;
+/* o_q = sum (p v)^2, o_m2 = sum p^2 s^2 (v - o)^2, expanded into products of matrices; t is free by now. */
+static void moments(const work_t *w, const scratch_t *s, int64_t rows, const double *v, int64_t ldv, const double *v_sq) {
+    const int64_t m = w->a->v_size, n = w->a->keys;
+    for (int64_t i = 0; i < rows * n; ++i) s->t[i] = s->w[i] * s->w[i];
+    vn_dgemm(rows, m, n, s->t, n, false, v_sq, m, false, s->o_q, m, false);
+    vn_dgemm(rows, m, n, s->p2s2, n, false, v_sq, m, false, s->o_m2, m, false);
+    vn_dgemm(rows, m, n, s->p2s2, n, false, v, ldv, false, s->o_m3, m, false);
     for (int64_t i = 0; i < rows; ++i) {
-        double *q = s->o_q + i * m, *m2 = s->o_m2 + i * m;
-        const double *o = s->o + i * m;
-        memset(q, 0, (size_t)m * sizeof *q);
-        memset(m2, 0, (size_t)m * sizeof *m2);
-        for (int64_t j = 0; j < n; ++j) {
-            const double p = s->w[i * n + j], f = s->p2s2[i * n + j], *vj = v + j * ldv;
-            if (!(p > 0)) continue;
-            for (int64_t c = 0; c < m; ++c) {
-                const double d = vj[c] - o[c], pv = p * vj[c];
-                m2[c] += f * d * d;
-                q[c] += pv * pv;
-            }
+        double total = 0;
+        for (int64_t j = 0; j < n; ++j) total += s->p2s2[i * n + j];
+        for (int64_t c = 0; c < m; ++c) {
+            const double o = s->o[i * m + c];
+            s->o_m2[i * m + c] += o * (o * total - 2 * s->o_m3[i * m + c]);
         }
     }
 }
@@ -265,7 +261,7 @@ static void one_block(const work_t *w, const scratch_t *s, int64_t b, int64_t h,
     const vn_attention_t *a = w->a;
     const int64_t kv = h / (a->heads / a->kv_heads), n = a->keys, m = a->v_size, v_at = (b * a->kv_heads + kv) * n * m;
     double spread[64], spread16[64];
-    bool any[64], infinite = false;
+    bool any[64];
     block_scores(w, s, b, h, first, rows);
     for (int64_t i = 0; i < rows; ++i) {
         const row_t r = {.b = b, .h = h, .i = first + i, .s = s->s + i * n, .t = s->t + i * n, .sq = s->sq + i * n, .err = s->err + i * n, .err16 = s->err16 + i * n};
@@ -274,7 +270,6 @@ static void one_block(const work_t *w, const scratch_t *s, int64_t b, int64_t h,
         double *p = s->w + i * n, *weights = s->weights + i * n, *second = s->second + i * n;
         if (any[i]) {
             spread[i] = weigh(w, &r, p, s->wrong + i * n, weights, second, s->p2s2 + i * n, &spread16[i]);
-            for (int64_t j = 0; j < n && !infinite; ++j) infinite = weights[j] != weights[j] || weights[j] == INFINITY;
             continue;
         }
         memset(p, 0, (size_t)n * sizeof *p); /* no key: zeros */
@@ -296,7 +291,7 @@ static void one_block(const work_t *w, const scratch_t *s, int64_t b, int64_t h,
     if (w->bound) {
         vn_dgemm(rows, m, n, s->weights, n, false, w->v_abs + v_at, m, false, s->o_err, m, false);
         if (w->type16) vn_dgemm(rows, m, n, s->second, n, false, w->v_abs + v_at, m, false, s->o_second, m, false);
-        if (w->variance) moments(w, s, rows, v, a->v.si);
+        if (w->variance) moments(w, s, rows, v, a->v.si, w->v_sq + v_at);
         if (w->v_err) { /* sum p (1+A) e_v; weights <= p (1+A) (1+g) - p, so p + weights covers it */
             for (int64_t i = 0; i < rows * n; ++i) s->weights[i] += s->w[i];
             vn_dgemm(rows, m, n, s->weights, n, false, w->v_err + v_at, m, false, s->o_m1, m, false);
@@ -367,12 +362,13 @@ vn_status_t vn_attention_run(vn_attention_t *a) {
             for (int64_t j = 0; j < a->keys; ++j)
                 for (int64_t c = 0; c < a->v_size; ++c) w.v_column[g * a->v_size + c] += w.v_abs[(g * a->keys + j) * a->v_size + c];
         if (good && a->v.err) good = (w.v_err = flat(a, &a->v, a->v_size, 2)) != NULL;
-        if (good && w.variance) good = (w.k_sq = flat(a, &a->k, a->size, 1)) != NULL;
+        if (good && w.variance) good = (w.k_sq = flat(a, &a->k, a->size, 1)) && (w.v_sq = flat(a, &a->v, a->v_size, 1));
     }
     if (good) vn_parallel(a->batch * a->heads * w.blocks, 1, chunk, &w);
     vn_free(w.k_abs);
     vn_free(w.k_sq);
     vn_free(w.v_abs);
+    vn_free(w.v_sq);
     vn_free(w.v_err);
     vn_free(w.v_column);
     return good && !w.failed ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for blocks of %lld keys", (long long)a->keys);

@@ -77,7 +77,8 @@ vn_status_t vn_bcast_plan(vn_eval_t *e, int n, const int *operands, vn_bcast_t *
     *b = (vn_bcast_t){.n = n};
     VN_TRY(vn_bcast_shape(e, n, operands, &b->out_rank, b->out_dims));
     for (int k = 0; k < n; ++k)
-        if (!steps(e->in[operands[k]].t, b->out_rank, b->out_dims, b->step[k])) return misfit(e, e->in[operands[k]].t, b->out_rank, b->out_dims);
+        if (!steps(e->in[operands[k]].t, b->out_rank, b->out_dims, b->step[k]))
+            return misfit(e, e->in[operands[k]].t, b->out_rank, b->out_dims);
     return finish_plan(e, b);
 }
 

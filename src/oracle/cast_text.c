@@ -20,12 +20,15 @@ static int digits_needed(vn_dtype_t t, double x, char *scientific, size_t size) 
     return 17;
 }
 
-static int spell_special(double x, char *out) {
-    return snprintf(out, VN_CAST_TEXT_MAX, "%s", isnan(x) ? "NaN" : x < 0 ? "-INF" : "INF");
-}
+static int spell_special(double x, char *out) { return snprintf(out, VN_CAST_TEXT_MAX, "%s", isnan(x) ? "NaN" : x < 0 ? "-INF" : "INF"); }
 
 int vn_spell_float(vn_dtype_t t, double x, vn_spelling_t how, char out[VN_CAST_TEXT_MAX]) {
-    if (!isfinite(x)) return how == VN_SPELL_REPR ? snprintf(out, VN_CAST_TEXT_MAX, "%s", isnan(x) ? "nan" : x < 0 ? "-inf" : "inf") : spell_special(x, out);
+    if (!isfinite(x))
+        return how == VN_SPELL_REPR ? snprintf(out, VN_CAST_TEXT_MAX, "%s",
+                                               isnan(x) ? "nan"
+                                               : x < 0  ? "-inf"
+                                                        : "inf")
+                                    : spell_special(x, out);
     if (how == VN_SPELL_GENERAL) return snprintf(out, VN_CAST_TEXT_MAX, "%.*g", t == VN_F64 ? 17 : 8, x);
     char sci[64];
     const int digits = digits_needed(t, x, sci, sizeof sci);

@@ -8,9 +8,9 @@ enum { VN_CAST_TEXT_MAX = 400 }; /* f64 in plain notation: sign, 309 digits, poi
 
 /** How back ends spell a float. */
 typedef enum vn_spelling {
-    VN_SPELL_PLAIN,    /* fewest digits that read back, never an exponent, ".0" behind integers: the text's "plain floating-point representation" */
-    VN_SPELL_REPR,     /* the same digits, exponent outside 1e-4 .. 1e16 (NumPy, Python) */
-    VN_SPELL_GENERAL,  /* %.8g, %.17g for f64 (C++ streams) */
+    VN_SPELL_PLAIN, /* fewest digits that read back, never an exponent, ".0" behind integers: the text's "plain floating-point representation" */
+    VN_SPELL_REPR,    /* the same digits, exponent outside 1e-4 .. 1e16 (NumPy, Python) */
+    VN_SPELL_GENERAL, /* %.8g, %.17g for f64 (C++ streams) */
 } vn_spelling_t;
 
 /** Writes x, a member of type t (float). Returns the length. */

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "oracle/blas.h"
+#include "oracle/require.h"
 
 vn_status_t vn_conv_plan(vn_eval_t *e, int kx, int kw, bool transposed, vn_conv_t *c) {
+    VN_TRY(vn_require(e, (kx > kw ? kx : kw) + 1));
     const vn_tensor_t *x = e->in[kx].t, *w = e->in[kw].t;
     *c = (vn_conv_t){.transposed = transposed, .groups = vn_node_int(e->node, "group", 1), .rank = x->rank};
     if (x->rank < 3 || w->rank != x->rank) return vn_eval_fail(e, VN_ERR_SHAPE, "input of rank %d with weights of rank %d", x->rank, w->rank);

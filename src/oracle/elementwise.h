@@ -76,7 +76,7 @@ typedef struct vn_flagger {
 } vn_flagger_t;
 void vn_flag(vn_flagger_t *f, int64_t i, int bits);
 
-/** Shape checks, then outputs with the shape of operand 0 (vn_unary_*) or of the broadcast of all operands (vn_nary_*). */
+/* Types and shapes without data: the `infer` of the rows. */
 vn_status_t vn_infer_same(vn_eval_t *e);      /* type and shape of operand 0 */
 vn_status_t vn_infer_same_bool(vn_eval_t *e); /* shape of operand 0, bool */
 vn_status_t vn_infer_broadcast(vn_eval_t *e); /* broadcast of all operands, type of operand 0 */
@@ -85,20 +85,28 @@ vn_status_t vn_infer_broadcast_bool(vn_eval_t *e);
 /* ---- functions of one argument ---- */
 
 typedef enum vn_fn_kind {
-    VN_FN_EXACT,    /* no rounding: the result is a member of the type */
-    VN_FN_ROUNDED,  /* one rounding of an exact value */
+    VN_FN_EXACT,      /* no rounding: the result is a member of the type */
+    VN_FN_ROUNDED,    /* one rounding of an exact value */
     VN_FN_ELEMENTARY, /* t ulp (+ body allowance) */
     VN_FN_ARITHMETIC, /* a few roundings: `arith` counts them */
 } vn_fn_kind_t;
 
 /** What multiplies c u in the body allowance, as a function of argument x and result y. */
 typedef enum vn_fn_scale {
-    VN_SCALE_ONE, VN_SCALE_X, VN_SCALE_XY, VN_SCALE_TAN /* 1 + y^2 */, VN_SCALE_ALPHA /* |p[0]| */, VN_SCALE_SELU /* |p[0] p[1]| */
+    VN_SCALE_ONE,
+    VN_SCALE_X,
+    VN_SCALE_XY,
+    VN_SCALE_TAN /* 1 + y^2 */,
+    VN_SCALE_ALPHA /* |p[0]| */,
+    VN_SCALE_SELU /* |p[0] p[1]| */
 } vn_fn_scale_t;
 
 /** Zero results whose sign the text leaves open. */
 typedef enum vn_fn_zero {
-    VN_ZERO_FIXED, VN_ZERO_AT_ZERO /* of a zero argument */, VN_ZERO_ELSEWHERE /* of any other argument */, VN_ZERO_FREE
+    VN_ZERO_FIXED,
+    VN_ZERO_AT_ZERO /* of a zero argument */,
+    VN_ZERO_ELSEWHERE /* of any other argument */,
+    VN_ZERO_FREE
 } vn_fn_zero_t;
 
 enum { VN_FN_PARAMS = 4, VN_FN_BREAKS = 3 };
@@ -124,18 +132,54 @@ typedef struct vn_fn {
     bool poles;       /* tan: a pole inside the interval is seen by the order of the end values */
     vn_fn_zero_t zero;
     vn_fn_scale_t scale;
-    const char *note; /* name of the second tier */
-    double own;       /* claim ELEM-OWN: |row(x) - f(x)| <= own 2^-52 |y|; long double: own 2^-63 |y| */
+    const char *note;                               /* name of the second tier */
+    double own;                                     /* claim ELEM-OWN: |row(x) - f(x)| <= own 2^-52 |y|; long double: own 2^-63 |y| */
     double (*amplified)(double x, const double *p); /* added to own: how rounding inside the argument grows; NULL: 0 */
     /** Change of y per unit of relative change of the attributes (16-bit tensors whose attributes are cast to the type). NULL: none. */
     double (*attribute)(double x, double y, const double *p);
 } vn_fn_t;
 
 typedef enum vn_fn_id {
-    VN_F_NEG, VN_F_ABS, VN_F_SIGN, VN_F_FLOOR, VN_F_CEIL, VN_F_ROUND, VN_F_RELU, VN_F_THRESHOLDED, VN_F_SHRINK, VN_F_SQRT, VN_F_RECIPROCAL,
-    VN_F_LEAKY, VN_F_EXP, VN_F_LOG, VN_F_SIN, VN_F_COS, VN_F_TAN, VN_F_ASIN, VN_F_ACOS, VN_F_ATAN, VN_F_SINH, VN_F_COSH, VN_F_TANH,
-    VN_F_ASINH, VN_F_ACOSH, VN_F_ATANH, VN_F_ERF, VN_F_SIGMOID, VN_F_SOFTPLUS, VN_F_ELU, VN_F_SELU, VN_F_CELU, VN_F_GELU, VN_F_GELU_TANH,
-    VN_F_MISH, VN_F_SWISH, VN_F_HARD_SIGMOID, VN_F_HARD_SWISH, VN_F_SOFTSIGN, VN_F_COUNT
+    VN_F_NEG,
+    VN_F_ABS,
+    VN_F_SIGN,
+    VN_F_FLOOR,
+    VN_F_CEIL,
+    VN_F_ROUND,
+    VN_F_RELU,
+    VN_F_THRESHOLDED,
+    VN_F_SHRINK,
+    VN_F_SQRT,
+    VN_F_RECIPROCAL,
+    VN_F_LEAKY,
+    VN_F_EXP,
+    VN_F_LOG,
+    VN_F_SIN,
+    VN_F_COS,
+    VN_F_TAN,
+    VN_F_ASIN,
+    VN_F_ACOS,
+    VN_F_ATAN,
+    VN_F_SINH,
+    VN_F_COSH,
+    VN_F_TANH,
+    VN_F_ASINH,
+    VN_F_ACOSH,
+    VN_F_ATANH,
+    VN_F_ERF,
+    VN_F_SIGMOID,
+    VN_F_SOFTPLUS,
+    VN_F_ELU,
+    VN_F_SELU,
+    VN_F_CELU,
+    VN_F_GELU,
+    VN_F_GELU_TANH,
+    VN_F_MISH,
+    VN_F_SWISH,
+    VN_F_HARD_SIGMOID,
+    VN_F_HARD_SWISH,
+    VN_F_SOFTSIGN,
+    VN_F_COUNT
 } vn_fn_id_t;
 extern const vn_fn_t vn_functions[VN_F_COUNT];
 
@@ -151,7 +195,14 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
 /* ---- operations on two operands ---- */
 
 typedef enum vn_pair_op {
-    VN_PAIR_ADD, VN_PAIR_SUB, VN_PAIR_MUL, VN_PAIR_DIV, VN_PAIR_POW, VN_PAIR_FMOD, VN_PAIR_FLOOR_MOD, VN_PAIR_PRELU
+    VN_PAIR_ADD,
+    VN_PAIR_SUB,
+    VN_PAIR_MUL,
+    VN_PAIR_DIV,
+    VN_PAIR_POW,
+    VN_PAIR_FMOD,
+    VN_PAIR_FLOOR_MOD,
+    VN_PAIR_PRELU
 } vn_pair_op_t;
 
 /* ---- integers as int64 planes (u64 by bit pattern) ---- */
@@ -167,23 +218,23 @@ int64_t vn_int_min(vn_dtype_t t);
 int64_t vn_int_max(vn_dtype_t t);
 
 /* ---- entry points of the rows ---- */
-vn_status_t vn_eval_unary(vn_eval_t *e);        /* param: vn_fn_id_t */
+vn_status_t vn_eval_unary(vn_eval_t *e); /* param: vn_fn_id_t */
 vn_status_t vn_eval_unary_int(vn_eval_t *e, vn_fn_id_t id);
 vn_status_t vn_eval_shrink_int(vn_eval_t *e, double lambd, double bias);
-vn_status_t vn_eval_activation(vn_eval_t *e);   /* param as above, attributes read by name */
-vn_status_t vn_eval_gelu(vn_eval_t *e);         /* ai.onnx Gelu */
-vn_status_t vn_eval_ms_gelu(vn_eval_t *e);      /* com.microsoft: Gelu FastGelu QuickGelu BiasGelu */
-vn_status_t vn_eval_binary(vn_eval_t *e);       /* Add Sub Mul Div */
+vn_status_t vn_eval_activation(vn_eval_t *e); /* param as above, attributes read by name */
+vn_status_t vn_eval_gelu(vn_eval_t *e);       /* ai.onnx Gelu */
+vn_status_t vn_eval_ms_gelu(vn_eval_t *e);    /* com.microsoft: Gelu FastGelu QuickGelu BiasGelu */
+vn_status_t vn_eval_binary(vn_eval_t *e);     /* Add Sub Mul Div */
 vn_status_t vn_eval_pow(vn_eval_t *e);
 vn_status_t vn_eval_mod(vn_eval_t *e);
 vn_status_t vn_eval_prelu(vn_eval_t *e);
 vn_status_t vn_eval_pair_int(vn_eval_t *e, vn_pair_op_t op);
 vn_status_t vn_eval_pow_int(vn_eval_t *e);
-vn_status_t vn_eval_nary(vn_eval_t *e);         /* Max Min Sum Mean */
+vn_status_t vn_eval_nary(vn_eval_t *e); /* Max Min Sum Mean */
 vn_status_t vn_eval_clip(vn_eval_t *e);
-vn_status_t vn_eval_class(vn_eval_t *e);        /* IsNaN IsInf */
-vn_status_t vn_eval_logic(vn_eval_t *e);        /* And Or Xor Not */
-vn_status_t vn_eval_bitwise(vn_eval_t *e);      /* BitwiseAnd BitwiseOr BitwiseXor BitwiseNot */
+vn_status_t vn_eval_class(vn_eval_t *e);   /* IsNaN IsInf */
+vn_status_t vn_eval_logic(vn_eval_t *e);   /* And Or Xor Not */
+vn_status_t vn_eval_bitwise(vn_eval_t *e); /* BitwiseAnd BitwiseOr BitwiseXor BitwiseNot */
 vn_status_t vn_eval_shift(vn_eval_t *e);
 
 #endif

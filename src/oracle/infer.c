@@ -48,23 +48,24 @@ static int64_t symbol(const vn_infer_t *ctx, const char *param) {
     return -1;
 }
 
+/* Lists of lists have no place in a fact: of them only the kind is taken. */
 static const vn_type_t *element_type(const vn_type_t *t) {
-    while (t && (t->kind == VN_TYPE_SEQUENCE || t->kind == VN_TYPE_OPTIONAL)) t = t->elem;
-    return t;
+    static const vn_type_t open = {.kind = VN_TYPE_TENSOR, .rank = -1};
+    if (t->kind == VN_TYPE_TENSOR || t->kind == VN_TYPE_SPARSE) return t;
+    return t->elem && t->elem->kind == VN_TYPE_TENSOR && t->kind != VN_TYPE_MAP ? t->elem : &open;
 }
 
 /* Fills what is open from a declaration. True: it had something to say. */
 static bool adopt(const vn_infer_t *ctx, vn_fact_t *f, const vn_type_t *type) {
     const vn_type_t *t = element_type(type);
     bool took = false;
-    if (!t || type->kind == VN_TYPE_NONE || (f->v.kind != VN_TYPE_NONE && f->v.kind != type->kind)) return false;
+    if (type->kind == VN_TYPE_NONE || (f->v.kind != VN_TYPE_NONE && f->v.kind != type->kind)) return false;
     if (f->v.kind == VN_TYPE_NONE) {
         f->v.kind = type->kind;
         f->v.rank = -1;
         f->v.length = type->kind == VN_TYPE_TENSOR || type->kind == VN_TYPE_SPARSE ? 1 : -1;
         took = true;
     }
-    if (type->kind == VN_TYPE_MAP) return took;
     if (f->v.dtype == VN_UNDEFINED && t->dtype != VN_UNDEFINED) {
         f->v.dtype = t->dtype;
         took = true;
@@ -85,7 +86,7 @@ static bool adopt(const vn_infer_t *ctx, vn_fact_t *f, const vn_type_t *type) {
 }
 
 /* After a node: declarations fill what is open; every open fact has a reason. */
-static void settle(const vn_infer_node_t *n, vn_fact_t *f, const char *unsupported) {
+static void settle(const vn_infer_node_t *n, vn_fact_t *f) {
     const char *why = f->v.reason;
     if (!vn_fact_known(f)) {
         const vn_value_info_t *info = vn_graph_info(n->graph, f->v.name);
@@ -95,9 +96,9 @@ static void settle(const vn_infer_node_t *n, vn_fact_t *f, const char *unsupport
         f->v.reason = NULL;
         return;
     }
-    if (!why) why = unsupported;
-    for (int k = 0; k < n->n_in && !why; ++k)
+    for (int k = 0; k < n->n_in && !why; ++k) /* the node where it began */
         if (n->in[k]) why = n->in[k]->v.reason;
+    if (!why) why = n->why;
     f->v.reason = why ? why : vn_infer_why(n, "the data of its inputs decide, and are not known");
 }
 
@@ -112,7 +113,6 @@ static vn_status_t infer_node(vn_infer_t *ctx, vn_fact_scope_t *scope, const vn_
     n.row = n.version < 0 ? NULL : vn_registry_find(node.domain, node.op, n.version);
     n.in = vn_alloc(node.n_inputs ? (size_t)node.n_inputs : 1, sizeof *n.in);
     n.out = vn_alloc(node.n_outputs ? (size_t)node.n_outputs : 1, sizeof *n.out);
-    const char *unsupported = NULL;
     vn_status_t s = n.in && n.out ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "node %s: no memory", node.path);
     for (int k = 0; k < node.n_inputs && s == VN_OK; ++k)
         if (*node.inputs[k]) n.in[k] = vn_facts_find(scope, node.inputs[k]); /* absent inputs of a function stay absent */
@@ -128,12 +128,12 @@ static vn_status_t infer_node(vn_infer_t *ctx, vn_fact_scope_t *scope, const vn_
         if (f)
             s = infer_function(&n, f);
         else
-            unsupported = vn_infer_why(&n, "the operator has no oracle");
+            n.why = vn_infer_why(&n, "the operator has no oracle");
     }
     for (int k = 0; k < node.n_outputs && s == VN_OK; ++k) {
         vn_fact_t *to;
         if (!*node.outputs[k]) continue;
-        settle(&n, &n.out[k], unsupported);
+        settle(&n, &n.out[k]);
         s = vn_facts_put(scope, original->outputs[k], &to, err);
         if (s == VN_OK) vn_fact_copy(to, &n.out[k]);
     }

@@ -91,7 +91,7 @@ void vn_operands_close(const vn_infer_node_t *n, vn_operands_t *o) {
 
 /* A row's own text names the node already; that of a helper below it does not. */
 static vn_status_t named(const vn_infer_node_t *n, vn_status_t s) {
-    if (s != VN_OK && n->err && strncmp(n->err->text, "node ", 5) != 0) vn_fail_prefix(n->err, "node %s (%s)", n->node->path, n->node->op);
+    if (s != VN_OK && strncmp(n->err->text, "node ", 5) != 0) vn_fail_prefix(n->err, "node %s (%s)", n->node->path, n->node->op);
     return s;
 }
 
@@ -118,12 +118,11 @@ static int64_t total(const vn_ref_t *out, int n) {
     return sum;
 }
 
-static vn_status_t take_shapes(vn_infer_node_t *n, const vn_ref_t *out) {
+static void take_shapes(vn_infer_node_t *n, const vn_ref_t *out) {
     for (int k = 0; k < n->n_out; ++k) {
         if (!*n->node->outputs[k] || out[k].dtype == VN_UNDEFINED) continue;
         vn_fact_tensor(&n->out[k], out[k].dtype, out[k].rank, out[k].dims);
     }
-    return VN_OK;
 }
 
 /* A value that the oracle leaves open in some element (index out of range, draws) is not known. */
@@ -154,34 +153,40 @@ static vn_status_t take_values(vn_infer_node_t *n, const vn_ref_t *out) {
     return VN_OK;
 }
 
-static vn_status_t evaluate(vn_infer_node_t *n, vn_operands_t *o, bool shapes_known) {
+/* Small enough to compute, and the call has not computed too much already. */
+static bool affordable(vn_infer_node_t *n, const vn_operands_t *o, bool shapes_known) {
     const int64_t results = shapes_known ? total(o->out, n->n_out) : 0;
-    if (o->touched > 8 * VN_INFER_SMALL || results > VN_INFER_SMALL || n->ctx->work < 0) return VN_ERR_UNSUPPORTED;
+    if (o->touched > 8 * VN_INFER_SMALL || results > VN_INFER_SMALL || n->ctx->work < 0) return false;
     n->ctx->work -= o->touched + results;
+    return true;
+}
+
+static vn_status_t evaluate(vn_infer_node_t *n, vn_operands_t *o) {
     for (int k = 0; k < n->n_out; ++k) vn_ref_free(&o->out[k]);
-    return vn_frame_node(&n->ctx->run, n->graph, n->node, o->args, NULL, o->out, n->err);
+    VN_TRY(named(n, vn_frame_node(&n->ctx->run, n->graph, n->node, o->args, NULL, o->out, n->err)));
+    return take_values(n, o->out);
 }
 
 vn_status_t vn_infer_operator(vn_infer_node_t *n) {
     vn_operands_t o;
+    bool done = false, open = false;
     vn_status_t s = vn_operands_open(n, &o);
-    bool done = false;
-    vn_error_t why = {0};
     if (s == VN_OK && o.shaped && n->row->infer) {
         s = named(n, vn_infer_row(n, o.args, o.out, n->err));
         done = s == VN_OK;
-        if (done) s = take_shapes(n, o.out);
+        open = s == VN_ERR_UNSUPPORTED;
+        if (done) take_shapes(n, o.out);
     }
-    if (s == VN_ERR_UNSUPPORTED) {
-        if (n->err) why = *n->err;
+    if (open) {
+        n->why = vn_arena_strdup(n->ctx->arena, n->err->text);
         s = VN_OK;
     }
-    if (s == VN_OK && o.known && n->row->cls != VN_CLASS_RANDOM) {
-        s = named(n, evaluate(n, &o, done));
-        if (s == VN_OK) {
-            s = take_values(n, o.out);
-            done = true;
-        } else if (s == VN_ERR_UNSUPPORTED) {
+    if (s == VN_OK && o.known && n->row->cls != VN_CLASS_RANDOM && affordable(n, &o, done)) {
+        s = evaluate(n, &o);
+        open = s == VN_ERR_UNSUPPORTED;
+        done |= s == VN_OK;
+        if (open) {
+            n->why = vn_arena_strdup(n->ctx->arena, n->err->text);
             s = VN_OK;
         }
     }
@@ -190,8 +195,5 @@ vn_status_t vn_infer_operator(vn_infer_node_t *n) {
         s = named(n, vn_infer_by_rule(n));
         if (s == VN_ERR_UNSUPPORTED) s = VN_OK;
     }
-    if (s == VN_OK) s = vn_infer_parts(n);
-    for (int k = 0; k < n->n_out && s == VN_OK; ++k)
-        if (*why.text && !n->out[k].v.reason && !vn_fact_known(&n->out[k])) n->out[k].v.reason = vn_arena_strdup(n->ctx->arena, why.text);
-    return s;
+    return s == VN_OK ? vn_infer_parts(n) : s;
 }

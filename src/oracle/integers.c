@@ -3,10 +3,8 @@
 
 int64_t *vn_ints_of(vn_eval_t *e, const vn_tensor_t *t) {
     int64_t *v = vn_alloc((size_t)(t->count ? t->count : 1), sizeof *v);
-    if (!v)
-        vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld integers", (long long)t->count);
-    else
-        vn_tensor_to_i64(t, v);
+    if (!v) vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld integers", (long long)t->count);
+    else vn_tensor_to_i64(t, v);
     return v;
 }
 
@@ -18,18 +16,16 @@ int64_t vn_wrap(vn_dtype_t t, int64_t x) {
     return (int64_t)(negative ? low | ~mask : low);
 }
 
-int64_t vn_int_min(vn_dtype_t t) {
-    return vn_dtype_kind(t) == VN_KIND_SIGNED ? (int64_t)(~UINT64_C(0) << (vn_dtype_bits(t) - 1)) : 0;
-}
+int64_t vn_int_min(vn_dtype_t t) { return vn_dtype_kind(t) == VN_KIND_SIGNED ? (int64_t)(~UINT64_C(0) << (vn_dtype_bits(t) - 1)) : 0; }
 
 int64_t vn_int_max(vn_dtype_t t) {
     const int bits = vn_dtype_bits(t) - (vn_dtype_kind(t) == VN_KIND_SIGNED);
     return bits >= 64 ? -1 : (int64_t)((UINT64_C(1) << bits) - 1); /* u64: all ones, by bit pattern */
 }
 
-#define STORE(type)                                              \
-    do {                                                         \
-        type *d = t->data;                                       \
+#define STORE(type)                                               \
+    do {                                                          \
+        type *d = t->data;                                        \
         for (int64_t i = 0; i < t->count; ++i) d[i] = (type)v[i]; \
     } while (0)
 

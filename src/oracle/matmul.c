@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "oracle/require.h"
+
 typedef struct view {
     int batch_rank;
     int64_t batch[VN_MAX_RANK], step[VN_MAX_RANK]; /* batch dimensions and their element steps */
@@ -74,6 +76,7 @@ static void fold(vn_matmul_t *m) {
 vn_status_t vn_matmul_plan(vn_eval_t *e, int ka, int kb, vn_matmul_form_t form, bool offsets, vn_matmul_t *out) {
     *out = (vn_matmul_t){0};
     view_t a, b;
+    VN_TRY(vn_require(e, (ka > kb ? ka : kb) + 1));
     VN_TRY(look(e, ka, form.ta, form.tba, true, &a));
     VN_TRY(look(e, kb, form.tb, form.tbb, false, &b));
     if (a.cols != b.rows)

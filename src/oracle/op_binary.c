@@ -23,14 +23,23 @@ typedef struct job {
 
 /* ---- values: one plain loop per operation and per way the operands advance ---- */
 
-#define LOOP(expr)                                                                                  \
-    do {                                                                                            \
-        if (sa && sb)                                                                               \
-            for (int64_t i = 0; i < n; ++i) { const double x = a[i], y = b[i]; out[i] = (expr); }   \
-        else if (sa)                                                                                \
-            for (int64_t i = 0; i < n; ++i) { const double x = a[i], y = b[0]; out[i] = (expr); }   \
-        else                                                                                        \
-            for (int64_t i = 0; i < n; ++i) { const double x = a[0], y = b[i * sb]; out[i] = (expr); } \
+#define LOOP(expr)                                    \
+    do {                                              \
+        if (sa && sb)                                 \
+            for (int64_t i = 0; i < n; ++i) {         \
+                const double x = a[i], y = b[i];      \
+                out[i] = (expr);                      \
+            }                                         \
+        else if (sa)                                  \
+            for (int64_t i = 0; i < n; ++i) {         \
+                const double x = a[i], y = b[0];      \
+                out[i] = (expr);                      \
+            }                                         \
+        else                                          \
+            for (int64_t i = 0; i < n; ++i) {         \
+                const double x = a[0], y = b[i * sb]; \
+                out[i] = (expr);                      \
+            }                                         \
     } while (0)
 
 /* a - floor(a/b) b: the exact remainder of the sign of b, rounded once. */
@@ -41,7 +50,8 @@ static double floor_mod(double x, double y) {
     return isnan(r) || signbit(r) == signbit(y) ? r : r + y;
 }
 
-static void values(vn_pair_op_t op, int64_t n, const double *restrict a, int64_t sa, const double *restrict b, int64_t sb, double *restrict out) {
+static void values(vn_pair_op_t op, int64_t n, const double *restrict a, int64_t sa, const double *restrict b, int64_t sb,
+                   double *restrict out) {
     switch (op) {
     case VN_PAIR_ADD: LOOP(x + y); break;
     case VN_PAIR_SUB: LOOP(x - y); break;
@@ -226,7 +236,14 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     vn_ref_t *r = &e->out[0];
     const bool promise = e->contract->has_function_ulp, bare_ieee = e->contract->tier == VN_TIER_IEEE && !promise;
     const vn_format_t declared = e->contract->result != VN_FMT_NONE ? e->contract->result : vn_format_of(t);
-    job_t j = {.op = op, .a = a, .b = b, .da = vn_doubt(e, 0), .db = vn_doubt(e, 1), .is_f64 = t == VN_F64, .u = vn_u(e), .eta = vn_eta(e),
+    job_t j = {.op = op,
+               .a = a,
+               .b = b,
+               .da = vn_doubt(e, 0),
+               .db = vn_doubt(e, 1),
+               .is_f64 = t == VN_F64,
+               .u = vn_u(e),
+               .eta = vn_eta(e),
                .flags = {.e = e, .k = 0}};
     j.doubtful = vn_doubt_any(&j.da) || vn_doubt_any(&j.db);
     j.ulp = vn_spacing(e->contract->accumulator);
@@ -236,7 +253,8 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     j.tau = op == VN_PAIR_POW && !bare_ieee ? vn_tau(e) : 0;
     j.demand = op != VN_PAIR_POW && j.t <= 0.5 && !j.doubtful && (op == VN_PAIR_FMOD || vn_one_rounding(e, t));
     j.quotient = op == VN_PAIR_DIV && e->contract->reciprocal_quotient ? 3 : 0;
-    if (e->want >= VN_WANT_BOUND && (j.quotient > 0 || j.c > 0)) VN_TRY(vn_out_wide(e, 0, j.quotient > 0 ? "reciprocal-quotient" : "native-approximation"));
+    if (e->want >= VN_WANT_BOUND && (j.quotient > 0 || j.c > 0))
+        VN_TRY(vn_out_wide(e, 0, j.quotient > 0 ? "reciprocal-quotient" : "native-approximation"));
     if (j.is_f64 && op != VN_PAIR_FMOD) VN_TRY(vn_out_lo(e, 0));
     if (e->want >= VN_WANT_BOUND && (j.is_f64 || op == VN_PAIR_POW)) VN_TRY(vn_out_own(e, 0));
     j.value = r->value;
@@ -257,7 +275,8 @@ static vn_status_t check_pair(vn_eval_t *e, bool same_type) {
     for (int k = 0; k < 2; ++k)
         if (!vn_has(e, k) || !e->in[k].t) return vn_eval_fail(e, VN_ERR_USAGE, "input %d is missing or not a tensor", k);
     const vn_dtype_t a = e->in[0].t->dtype, b = e->in[1].t->dtype;
-    if (same_type && a != b) return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(a), vn_dtype_name(b));
+    if (same_type && a != b)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(a), vn_dtype_name(b));
     for (int k = 0; k < 2; ++k) {
         const vn_dtype_t t = e->in[k].t->dtype;
         if (!vn_dtype_is_int(t) && !(vn_dtype_is_float(t) && vn_dtype_bits(t) >= 16))

@@ -179,7 +179,8 @@ static vn_status_t add_reading(vn_eval_t *e, const char *name, const int64_t *v)
 }
 
 /* Where an uncertain operand may fall on either side of an integer, the other integer stands in `either`; more than two: free. */
-static vn_status_t uncertain_integer(vn_eval_t *e, const target_t *c, const double *v, const int64_t *value, int64_t *other, vn_flagger_t *flags) {
+static vn_status_t uncertain_integer(vn_eval_t *e, const target_t *c, const double *v, const int64_t *value, int64_t *other,
+                                     vn_flagger_t *flags) {
     const vn_doubt_t d = vn_doubt(e, 0);
     if (!vn_doubt_any(&d)) return VN_OK;
     bool any = false;
@@ -215,10 +216,8 @@ static vn_status_t float_to_int(vn_eval_t *e, const target_t *c) {
     vn_status_t s = o.value && o.low && o.indefinite ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for integers");
     if (s == VN_OK) {
         for (int64_t i = 0; i < x->count; ++i)
-            if (c->to == VN_BOOL)
-                o.value[i] = v[i] != 0; /* NaN is not zero */
-            else
-                truncate_one(c, v[i], i, &o, &flags);
+            if (c->to == VN_BOOL) o.value[i] = v[i] != 0; /* NaN is not zero */
+            else truncate_one(c, v[i], i, &o, &flags);
         vn_ints_store(e->out[0].tensor, o.value);
         if (o.any_undefined && e->want >= VN_WANT_BOUND) {
             s = add_reading(e, "out of range: low bits of the truncated number", o.low);
@@ -292,7 +291,8 @@ static vn_status_t to_text(vn_eval_t *e) {
     static const struct {
         vn_spelling_t how;
         const char *name;
-    } readings[] = {{VN_SPELL_REPR, "shortest digits, exponent where it is large"}, {VN_SPELL_GENERAL, "8 digits (f64: 17), no trailing zeros"}};
+    } readings[] = {{VN_SPELL_REPR, "shortest digits, exponent where it is large"},
+                    {VN_SPELL_GENERAL, "8 digits (f64: 17), no trailing zeros"}};
     for (size_t k = 0; k < sizeof readings / sizeof *readings; ++k) {
         vn_tensor_t *t;
         VN_TRY(vn_tensor_new(VN_STRING, x->rank, x->dims, &t, e->err));
@@ -313,7 +313,8 @@ static vn_status_t read_target(vn_eval_t *e, bool like, target_t *c) {
     if (!vn_has(e, 0) || !e->in[0].t) return vn_eval_fail(e, VN_ERR_USAGE, "input 0 is missing or not a tensor");
     if (like && (!vn_has(e, 1) || !e->in[1].t)) return vn_eval_fail(e, VN_ERR_USAGE, "input 1 is missing or not a tensor");
     const int64_t to = like ? (int64_t)e->in[1].t->dtype : vn_node_int(e->node, "to", 0);
-    if (to <= VN_UNDEFINED || to >= VN_DTYPE_COUNT) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "to=%lld is no element type known here", (long long)to);
+    if (to <= VN_UNDEFINED || to >= VN_DTYPE_COUNT)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "to=%lld is no element type known here", (long long)to);
     *c = (target_t){.from = e->in[0].t->dtype, .to = (vn_dtype_t)to, .format = vn_format_of((vn_dtype_t)to)};
     if (vn_dtype_kind(c->from) == VN_KIND_COMPLEX || vn_dtype_kind(c->to) == VN_KIND_COMPLEX)
         return vn_eval_fail(e, VN_ERR_DTYPE, "complex types are not cast");
@@ -323,10 +324,8 @@ static vn_status_t read_target(vn_eval_t *e, bool like, target_t *c) {
     c->inf_is_nan = fnuz && (e->version < 24 || !c->saturate);
     if (c->to == VN_F8E8M0) {
         const char *mode = vn_node_string(e->node, "round_mode", "up");
-        if (strcmp(mode, "up") == 0)
-            c->rounding = VN_RU;
-        else if (strcmp(mode, "down") == 0)
-            c->rounding = VN_RD;
+        if (strcmp(mode, "up") == 0) c->rounding = VN_RU;
+        else if (strcmp(mode, "down") == 0) c->rounding = VN_RD;
         else if (strcmp(mode, "nearest") != 0)
             return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "round_mode=\"%s\"; known are up, down, nearest", mode);
     }

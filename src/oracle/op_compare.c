@@ -10,18 +10,18 @@ typedef enum compare_op { C_EQUAL, C_GREATER, C_GREATER_EQUAL, C_LESS, C_LESS_EQ
 
 typedef struct job {
     compare_op_t op;
-    const double *a, *b;   /* floats */
+    const double *a, *b;    /* floats */
     const int64_t *ia, *ib; /* integers and bool */
-    uint64_t flip;         /* orders u64 patterns as signed ones */
+    uint64_t flip;          /* orders u64 patterns as signed ones */
     vn_doubt_t da, db;
-    uint8_t *out, *open;   /* open: 1 where the answer is undecided; NULL without doubt */
-    int any_open;          /* atomic */
+    uint8_t *out, *open; /* open: 1 where the answer is undecided; NULL without doubt */
+    int any_open;        /* atomic */
 } job_t;
 
-#define EACH(expr)                                                                                    \
-    for (int64_t i = 0; i < p->n; ++i) {                                                              \
-        const double x = a[i * sa], y = b[i * sb];                                                    \
-        out[i] = (expr);                                                                              \
+#define EACH(expr)                                 \
+    for (int64_t i = 0; i < p->n; ++i) {           \
+        const double x = a[i * sa], y = b[i * sb]; \
+        out[i] = (expr);                           \
     }
 
 static void float_piece(void *ctx, const vn_piece_t *p) {
@@ -89,7 +89,8 @@ static vn_status_t eval_compare(vn_eval_t *e) {
     VN_TRY(vn_bcast_plan(e, 2, (const int[]){0, 1}, &plan));
     const vn_tensor_t *a = e->in[0].t, *b = e->in[1].t;
     if (a->dtype != b->dtype)
-        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(a->dtype), vn_dtype_name(b->dtype));
+        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(a->dtype),
+                            vn_dtype_name(b->dtype));
     const vn_kind_t kind = vn_dtype_kind(a->dtype);
     if (kind == VN_KIND_COMPLEX || kind == VN_KIND_NONE || (kind == VN_KIND_STRING && op != C_EQUAL))
         return vn_eval_fail(e, VN_ERR_DTYPE, "%s cannot be compared here", vn_dtype_name(a->dtype));
@@ -167,7 +168,8 @@ static vn_status_t where_strings(vn_eval_t *e, const vn_bcast_t *plan) {
             for (int k = 0; k < 3; ++k) at[k] += rest % plan->dims[d] * plan->step[k][d];
             rest /= plan->dims[d];
         }
-        const vn_string_t *s = ((const uint8_t *)c->data)[at[0]] ? &((const vn_string_t *)x->data)[at[1]] : &((const vn_string_t *)y->data)[at[2]];
+        const vn_string_t *s =
+            ((const uint8_t *)c->data)[at[0]] ? &((const vn_string_t *)x->data)[at[1]] : &((const vn_string_t *)y->data)[at[2]];
         VN_TRY(vn_tensor_set_string(e->out[0].tensor, i, s->text ? s->text : "", s->length, e->err));
     }
     return VN_OK;
@@ -179,10 +181,16 @@ static vn_status_t eval_where(vn_eval_t *e) {
     const vn_tensor_t *c = e->in[0].t, *x = e->in[1].t, *y = e->in[2].t;
     if (c->dtype != VN_BOOL) return vn_eval_fail(e, VN_ERR_DTYPE, "the condition is %s; bool is needed", vn_dtype_name(c->dtype));
     if (x->dtype != y->dtype)
-        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(x->dtype), vn_dtype_name(y->dtype));
+        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(x->dtype),
+                            vn_dtype_name(y->dtype));
     if (vn_uncertain(e, 1) || vn_uncertain(e, 2)) {
-        where_planes_t w = {.condition = c->data, .x = vn_arg_f64(e, 1), .y = vn_arg_f64(e, 2), .xe = e->in[1].err, .ye = e->in[2].err,
-                            .xv = e->in[1].var, .yv = e->in[2].var};
+        where_planes_t w = {.condition = c->data,
+                            .x = vn_arg_f64(e, 1),
+                            .y = vn_arg_f64(e, 2),
+                            .xe = e->in[1].err,
+                            .ye = e->in[2].err,
+                            .xv = e->in[1].var,
+                            .yv = e->in[2].var};
         if (!w.x || !w.y) return VN_ERR_NOMEM;
         VN_TRY(vn_out_float(e, 0, x->dtype, plan.out_rank, plan.out_dims));
         w.value = e->out[0].value;
@@ -195,7 +203,8 @@ static vn_status_t eval_where(vn_eval_t *e) {
     VN_TRY(vn_out_exact(e, 0, x->dtype, plan.out_rank, plan.out_dims));
     if (x->dtype == VN_STRING) return where_strings(e, &plan);
     if (vn_dtype_bits(x->dtype) < 8) return vn_eval_fail(e, VN_ERR_DTYPE, "%s is no type of Where", vn_dtype_name(x->dtype));
-    where_t w = {.condition = c->data, .x = x->data, .y = y->data, .out = e->out[0].tensor->data, .size = (size_t)vn_dtype_bits(x->dtype) / 8};
+    where_t w = {
+        .condition = c->data, .x = x->data, .y = y->data, .out = e->out[0].tensor->data, .size = (size_t)vn_dtype_bits(x->dtype) / 8};
     vn_bcast_run(&plan, where_piece, &w);
     return VN_OK;
 }
@@ -206,7 +215,8 @@ static vn_status_t infer_where(vn_eval_t *e) {
     return VN_OK;
 }
 
-#define COMPARE(name, since, op) {"", name, since, 0, VN_CLASS_EXACT, VN_OP_PROPAGATES, "CMP-1", eval_compare, vn_infer_broadcast_bool, op}
+#define COMPARE(name, since, op) \
+    { "", name, since, 0, VN_CLASS_EXACT, VN_OP_PROPAGATES, "CMP-1", eval_compare, vn_infer_broadcast_bool, op }
 
 static const vn_op_t rows[] = {
     COMPARE("Equal", 7, C_EQUAL),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "oracle/matmul.h"
+#include "oracle/require.h"
 
 static vn_status_t infer_as(vn_eval_t *e, vn_dtype_t t, const vn_matmul_t *m) {
     e->out[0].dtype = t;
@@ -39,6 +40,7 @@ static vn_status_t integer_product(vn_eval_t *e, const vn_matmul_t *m, int64_t *
 }
 
 static vn_status_t same_type(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 2));
     if (e->in[0].t->dtype != e->in[1].t->dtype)
         return vn_eval_fail(e, VN_ERR_DTYPE, "operands are %s and %s", vn_dtype_name(e->in[0].t->dtype), vn_dtype_name(e->in[1].t->dtype));
     if (!is_float(e, 0) && !vn_dtype_is_int(e->in[0].t->dtype))
@@ -94,6 +96,7 @@ static vn_status_t eval_matmul(vn_eval_t *e) {
 /* ---- Gemm, FusedGemm ---- */
 
 static vn_status_t gemm_plan(vn_eval_t *e, bool offsets, vn_matmul_t *m) {
+    VN_TRY(vn_require(e, 2));
     for (int k = 0; k < 2; ++k)
         if (e->in[k].t->rank != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d has rank %d, Gemm takes matrices", k, e->in[k].t->rank);
     vn_matmul_form_t f = form_of(e);

@@ -8,11 +8,13 @@
 
 #include "oracle/conv.h"
 #include "oracle/requant.h"
+#include "oracle/require.h"
 
 /* Sums of centred codes, [N, M, P]. Inputs by number; kz < 0: no zero point operand. */
 static vn_status_t sums(vn_eval_t *e, int kx, int kzx, int kw, int kzw, vn_conv_t *c, double **out) {
     double *x = NULL, *w = NULL;
     *out = NULL;
+    VN_TRY(vn_require(e, (kx > kw ? kx : kw) + 1));
     const vn_tensor_t *xt = e->in[kx].t, *wt = e->in[kw].t;
     for (int i = 0; i < 2; ++i) {
         const vn_tensor_t *t = i ? wt : xt;
@@ -73,9 +75,13 @@ vn_status_t vn_eval_conv_integer(vn_eval_t *e) {
 
 enum { X, X_SCALE, X_ZERO, W, W_SCALE, W_ZERO, Y_SCALE, Y_ZERO, BIAS };
 
-vn_status_t vn_infer_qlinear_conv(vn_eval_t *e) { return infer(e, X, W, e->in[Y_ZERO].t->dtype); }
+vn_status_t vn_infer_qlinear_conv(vn_eval_t *e) {
+    VN_TRY(vn_require(e, Y_ZERO + 1));
+    return infer(e, X, W, e->in[Y_ZERO].t->dtype);
+}
 
 vn_status_t vn_eval_qlinear_conv(vn_eval_t *e) {
+    VN_TRY(vn_require(e, Y_ZERO + 1));
     const vn_dtype_t t = e->in[Y_ZERO].t->dtype;
     if (!vn_dtype_is_int(t) || vn_dtype_bits(t) > 8)
         return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a result of type %s; quantised convolutions are done for integers of at most 8 bits", vn_dtype_name(t));

@@ -8,11 +8,13 @@
 
 #include "oracle/conv.h"
 #include "oracle/matmul.h"
+#include "oracle/require.h"
 
 enum { IN_X, IN_W, IN_B, IN_SUM };
 
 static vn_status_t infer(vn_eval_t *e, bool transposed) {
     vn_conv_t c;
+    VN_TRY(vn_require(e, 2));
     VN_TRY(vn_conv_plan(e, IN_X, IN_W, transposed, &c));
     e->out[0].dtype = e->in[IN_X].t->dtype;
     e->out[0].rank = c.rank;
@@ -152,6 +154,7 @@ static void sample(const vn_conv_t *c, vn_product_t *p) {
 
 static vn_status_t run(vn_eval_t *e, bool transposed) {
     vn_conv_t c;
+    VN_TRY(vn_require(e, 2));
     const vn_dtype_t t = e->in[IN_X].t->dtype;
     if (!vn_dtype_is_float(t) || e->in[IN_W].t->dtype != t)
         return vn_eval_fail(e, VN_ERR_DTYPE, "convolution of %s with %s", vn_dtype_name(t), vn_dtype_name(e->in[IN_W].t->dtype));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "oracle/conv.h"
+#include "oracle/require.h"
 
 enum { IN_X, IN_W, IN_OFFSET, IN_B, IN_MASK, MAX_AXES = 4 };
 
@@ -21,10 +22,12 @@ typedef struct deform {
 } deform_t;
 
 static vn_status_t plan(vn_eval_t *e, deform_t *d) {
+    VN_TRY(vn_require(e, IN_OFFSET + 1));
     *d = (deform_t){.offset_groups = vn_node_int(e->node, "offset_group", 1), .u = vn_u(e)};
     VN_TRY(vn_conv_plan(e, IN_X, IN_W, false, &d->c));
     const vn_conv_t *c = &d->c;
     const int n = c->w.n;
+    if (!vn_dtype_is_float(e->in[IN_X].t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "convolution of %s", vn_dtype_name(e->in[IN_X].t->dtype));
     if (n > MAX_AXES) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "%d spatial axes; up to %d are done", n, MAX_AXES);
     if (d->offset_groups < 1 || c->channels % d->offset_groups) return vn_eval_fail(e, VN_ERR_SHAPE, "offset_group %lld does not divide %lld channels", (long long)d->offset_groups, (long long)c->channels);
     const vn_tensor_t *o = e->in[IN_OFFSET].t, *m = vn_has(e, IN_MASK) ? e->in[IN_MASK].t : NULL;

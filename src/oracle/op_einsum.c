@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "oracle/matmul.h"
+#include "oracle/require.h"
 
 enum { LETTERS = 52, LABELS = LETTERS + VN_MAX_RANK, MAX_OPERANDS = 64 };
 
@@ -89,6 +90,7 @@ static vn_status_t parse(vn_eval_t *e, equation_t *q) {
     const char *text = vn_node_string(e->node, "equation", ""), *at = text;
     memset(q, 0, sizeof *q);
     for (int l = 0; l < LABELS; ++l) q->dims[l] = -1;
+    VN_TRY(vn_require(e, e->n_in > 0 ? e->n_in : 1));
     if (e->n_in > MAX_OPERANDS) return vn_eval_fail(e, VN_ERR_RANGE, "more than %d operands", MAX_OPERANDS);
     int count[LETTERS] = {0}, dots = 0;
     bool any_dots = false;
@@ -507,7 +509,7 @@ vn_status_t vn_eval_einsum(vn_eval_t *e) {
     equation_t *q = vn_alloc(1, sizeof *q);
     if (!q) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     vn_status_t s = parse(e, q);
-    const vn_dtype_t t = e->in[0].t->dtype;
+    const vn_dtype_t t = s == VN_OK ? e->in[0].t->dtype : VN_UNDEFINED;
     for (int k = 1; s == VN_OK && k < q->operands; ++k)
         if (e->in[k].t->dtype != t) s = vn_eval_fail(e, VN_ERR_DTYPE, "operands are %s and %s", vn_dtype_name(t), vn_dtype_name(e->in[k].t->dtype));
     if (s == VN_OK && !vn_dtype_is_float(t) && !vn_dtype_is_int(t)) s = vn_eval_fail(e, VN_ERR_DTYPE, "no sums of %s", vn_dtype_name(t));

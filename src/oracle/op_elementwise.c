@@ -28,10 +28,8 @@ void vn_flag(vn_flagger_t *f, int64_t i, int bits) {
             __atomic_store_n(&f->failed, 1, __ATOMIC_RELAXED);
             return;
         }
-        if (__atomic_compare_exchange_n(&r->flags, &plane, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            plane = fresh;
-        else
-            vn_free(fresh);
+        if (__atomic_compare_exchange_n(&r->flags, &plane, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) plane = fresh;
+        else vn_free(fresh);
     }
     plane[i] |= (uint8_t)bits;
 }
@@ -74,13 +72,16 @@ vn_status_t vn_infer_broadcast(vn_eval_t *e) { return infer_broadcast_as(e, VN_U
 vn_status_t vn_infer_broadcast_bool(vn_eval_t *e) { return infer_broadcast_as(e, VN_BOOL); }
 
 #define P VN_OP_PROPAGATES
-#define ROW(name, since, cls, claim, eval, infer, param) {"", name, since, 0, cls, P, claim, eval, infer, param}
+#define ROW(name, since, cls, claim, eval, infer, param) \
+    { "", name, since, 0, cls, P, claim, eval, infer, param }
 #define EXACT_FN(name, since, id) ROW(name, since, VN_CLASS_ROUNDED, "ELEM-1", vn_eval_unary, vn_infer_same, id)
 #define FUNCTION(name, since, id) ROW(name, since, VN_CLASS_ELEMENTARY, "ELEM-2", vn_eval_unary, vn_infer_same, id)
 #define ACTIVATION(name, since, cls, claim, id) ROW(name, since, cls, claim, vn_eval_activation, vn_infer_same, id)
 #define PAIR(name, since, op) ROW(name, since, VN_CLASS_ROUNDED, "ELEM-1", vn_eval_binary, vn_infer_broadcast, op)
-#define MS(name, id, infer) {"com.microsoft", name, 1, 0, VN_CLASS_ELEMENTARY, P, "ELEM-2", vn_eval_ms_gelu, infer, id}
-#define INTEGER(name, since, eval, infer, param) {"", name, since, 0, VN_CLASS_EXACT, 0, "ELEM-INT", eval, infer, param}
+#define MS(name, id, infer) \
+    { "com.microsoft", name, 1, 0, VN_CLASS_ELEMENTARY, P, "ELEM-2", vn_eval_ms_gelu, infer, id }
+#define INTEGER(name, since, eval, infer, param) \
+    { "", name, since, 0, VN_CLASS_EXACT, 0, "ELEM-INT", eval, infer, param }
 
 static const vn_op_t rows[] = {
     EXACT_FN("Neg", 6, VN_F_NEG),

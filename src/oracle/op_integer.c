@@ -257,10 +257,8 @@ vn_status_t vn_eval_pow_int(vn_eval_t *e) {
         if (q.base.flags.failed) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");
         vn_tensor_t *other = NULL;
         if (s == VN_OK && q.base.differs && e->want >= VN_WANT_BOUND) s = int_tensor(e, &e->out[0], q.base.alternative, &other);
-        if (other && b)
-            s = vn_out_reading(e, 0, "integer overflow saturates", other);
-        else if (other) /* real exponents: overflow and near integers are both per element */
-            e->out[0].either = other;
+        if (other && b) s = vn_out_reading(e, 0, "integer overflow saturates", other);
+        else if (other) /* real exponents: overflow and near integers are both per element */ e->out[0].either = other;
     }
     vn_free(a);
     vn_free(b);
@@ -289,7 +287,9 @@ static void bit_piece(void *ctx, const vn_piece_t *p) {
             const bool over = j->is_u64 ? (uint64_t)y >= 64 : y < 0 || y >= bits;
             const int modulo = (int)((uint64_t)y & (uint64_t)(bits - 1));
             const bool left = j->op == BIT_LEFT;
-            const int64_t other = left ? vn_wrap(j->t, (int64_t)((uint64_t)x << modulo)) : j->is_u64 ? (int64_t)((uint64_t)x >> modulo) : x >> modulo;
+            const int64_t other = left        ? vn_wrap(j->t, (int64_t)((uint64_t)x << modulo))
+                                  : j->is_u64 ? (int64_t)((uint64_t)x >> modulo)
+                                              : x >> modulo;
             const bool negative = vn_dtype_kind(j->t) == VN_KIND_SIGNED && x < 0;
             o.value = !over ? other : !left && negative ? -1 : 0;
             o.alternative = other;
@@ -308,7 +308,8 @@ static vn_status_t check_type(vn_eval_t *e, int n, bool logic) {
         if (!vn_has(e, k) || !e->in[k].t) return vn_eval_fail(e, VN_ERR_USAGE, "input %d is missing or not a tensor", k);
         const vn_dtype_t t = e->in[k].t->dtype;
         if (t != e->in[0].t->dtype || (logic ? t != VN_BOOL : !vn_dtype_is_int(t)))
-            return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s; %s needed", k, vn_dtype_name(t), logic ? "bool is" : "equal integer types are");
+            return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s; %s needed", k, vn_dtype_name(t),
+                                logic ? "bool is" : "equal integer types are");
     }
     return VN_OK;
 }
@@ -326,7 +327,8 @@ vn_status_t vn_eval_bitwise(vn_eval_t *e) { return bits(e, false); }
 vn_status_t vn_eval_shift(vn_eval_t *e) {
     const char *direction = vn_node_string(e->node, "direction", "");
     const bool left = strcmp(direction, "LEFT") == 0;
-    if (!left && strcmp(direction, "RIGHT") != 0) return vn_eval_fail(e, VN_ERR_USAGE, "direction=\"%s\"; LEFT or RIGHT is needed", direction);
+    if (!left && strcmp(direction, "RIGHT") != 0)
+        return vn_eval_fail(e, VN_ERR_USAGE, "direction=\"%s\"; LEFT or RIGHT is needed", direction);
     VN_TRY(check_type(e, 2, false));
     VN_TRY(run(e, left ? BIT_LEFT : BIT_RIGHT, 2, bit_piece, "the shift count is taken modulo the width"));
     if (e->version >= 28 && e->out[0].n_readings) vn_tensor_free(e->out[0].readings[--e->out[0].n_readings].value);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "oracle/matmul.h"
+#include "oracle/require.h"
 
 typedef struct nbits {
     int64_t m, n, k, block, blocks, blob;
@@ -20,12 +21,14 @@ typedef struct nbits {
 enum { IN_A, IN_B, IN_SCALE, IN_ZERO, IN_GROUP, IN_BIAS };
 
 static vn_status_t read_form(vn_eval_t *e, nbits_t *f) {
+    VN_TRY(vn_require(e, 3));
     const vn_tensor_t *a = e->in[IN_A].t;
     *f = (nbits_t){.n = vn_node_int(e->node, "N", -1), .k = vn_node_int(e->node, "K", -1), .block = vn_node_int(e->node, "block_size", -1),
                    .bits = (int)vn_node_int(e->node, "bits", 4), .level = (int)vn_node_int(e->node, "accuracy_level", 0)};
     if (f->bits != 2 && f->bits != 4 && f->bits != 8) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "weights of %d bits; 2, 4 and 8 are done", f->bits);
     if (f->n < 0 || f->k < 0 || f->block < 1 || f->n > INT32_MAX || f->k > INT32_MAX || f->block > INT32_MAX)
         return vn_eval_fail(e, VN_ERR_RANGE, "N %lld, K %lld, block_size %lld", (long long)f->n, (long long)f->k, (long long)f->block);
+    if (!vn_dtype_is_float(a->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "A of type %s", vn_dtype_name(a->dtype));
     if (vn_has(e, IN_GROUP)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "g_idx (reordered groups)");
     if (a->rank < 1 || a->dims[a->rank - 1] != f->k)
         return vn_eval_fail(e, VN_ERR_SHAPE, "the last dimension of A is not K = %lld", (long long)f->k);

@@ -8,6 +8,7 @@
 
 #include "oracle/matmul.h"
 #include "oracle/requant.h"
+#include "oracle/require.h"
 
 /* ---- integer sums ---- */
 
@@ -21,6 +22,7 @@ static void sums_free(sums_t *s) {
     vn_free(s->a);
     vn_free(s->b);
     vn_free(s->c);
+    *s = (sums_t){0};
 }
 
 typedef struct product_job {
@@ -77,6 +79,7 @@ static vn_status_t centred(vn_eval_t *e, int k, int kz, bool left, double **out)
 
 static vn_status_t exact_sums(vn_eval_t *e, int ka, int kza, int kb, int kzb, sums_t *s) {
     *s = (sums_t){0};
+    VN_TRY(vn_require(e, (ka > kb ? ka : kb) + 1));
     vn_status_t st = vn_matmul_plan(e, ka, kb, (vn_matmul_form_t){0}, true, &s->m);
     const vn_batch_t *g = &s->m.g;
     if (st == VN_OK && g->k >= INT64_C(1) << 35) st = vn_eval_fail(e, VN_ERR_RANGE, "%lld terms", (long long)g->k);
@@ -140,9 +143,13 @@ static vn_status_t scale_at(vn_eval_t *e, int k, bool left, const vn_matmul_t *m
     return VN_OK;
 }
 
-vn_status_t vn_infer_qlinear_matmul(vn_eval_t *e) { return infer_plan(e, 0, 3, e->in[7].t->dtype); }
+vn_status_t vn_infer_qlinear_matmul(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 8));
+    return infer_plan(e, 0, 3, e->in[7].t->dtype);
+}
 
 vn_status_t vn_eval_qlinear_matmul(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 8));
     const vn_dtype_t t = e->in[7].t->dtype;
     if (!vn_dtype_is_int(t) || vn_dtype_bits(t) > 8)
         return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a result of type %s; quantised products are done for integers of at most 8 bits", vn_dtype_name(t));
@@ -169,7 +176,10 @@ vn_status_t vn_eval_qlinear_matmul(vn_eval_t *e) {
 
 /* ---- back to floating point ---- */
 
-vn_status_t vn_infer_matmul_integer_to_float(vn_eval_t *e) { return infer_plan(e, 0, 1, e->in[2].t->dtype); }
+vn_status_t vn_infer_matmul_integer_to_float(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 4));
+    return infer_plan(e, 0, 1, e->in[2].t->dtype);
+}
 
 /*
  * y = sum * (sa sb) + bias. Claim CONTRACT-12: the sum is converted (u if |sum| > 2^p), the scales are multiplied in either order (2u),
@@ -202,6 +212,8 @@ static vn_status_t scale_back(vn_eval_t *e, const sums_t *s, int k_sa, const dou
 }
 
 vn_status_t vn_eval_matmul_integer_to_float(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 4));
+    if (!vn_dtype_is_float(e->in[2].t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "a scale of type %s", vn_dtype_name(e->in[2].t->dtype));
     sums_t s;
     VN_TRY(exact_sums(e, 0, 4, 1, 5, &s));
     const vn_status_t st = scale_back(e, &s, 2, NULL, 3, 6, 0, NULL, e->in[2].t->dtype);
@@ -224,8 +236,9 @@ typedef struct quantised {
  */
 static vn_status_t quantise_dynamic(vn_eval_t *e, quantised_t *q) {
     const vn_tensor_t *a = e->in[0].t;
-    const double *x = vn_arg_f64(e, 0), u = 0x1p-24;
     *q = (quantised_t){0};
+    if (a->dtype != VN_F32) return vn_eval_fail(e, VN_ERR_DTYPE, "dynamic quantisation of %s", vn_dtype_name(a->dtype));
+    const double *x = vn_arg_f64(e, 0), u = 0x1p-24;
     if (!x) return VN_ERR_NOMEM;
     double min = 0, max = 0;
     for (int64_t i = 0; i < a->count; ++i) {
@@ -253,6 +266,7 @@ static vn_status_t quantise_dynamic(vn_eval_t *e, quantised_t *q) {
 }
 
 vn_status_t vn_eval_dynamic_quantize_matmul(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 3));
     quantised_t q;
     sums_t s = {0};
     vn_status_t st = quantise_dynamic(e, &q);

@@ -96,7 +96,8 @@ static void sum_up(void *ctx, int64_t begin, int64_t end) {
         /* V_env of the sheet: the given order, or the mean over random orders, whichever is larger */
         double v = j->var[i];
         if (w->n > 2) {
-            const double random = 0.18 * w->u * w->u * ((n + 1) / 2 * j->squares[i] + (n + 1) / 3 * (total * total - j->squares[i]) - j->squares[i] / n);
+            const double random =
+                0.18 * w->u * w->u * ((n + 1) / 2 * j->squares[i] + (n + 1) / 3 * (total * total - j->squares[i]) - j->squares[i] / n);
             v = fmax(v, random);
         }
         if (j->op == N_MEAN) {
@@ -126,10 +127,12 @@ static void int_piece(void *ctx, const vn_piece_t *p) {
 }
 
 static vn_status_t ints(vn_eval_t *e, nary_t op, int rank, const int64_t *dims) {
-    if (op != N_MAX && op != N_MIN) return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s; floating-point types are needed", vn_dtype_name(e->in[0].t->dtype));
+    if (op != N_MAX && op != N_MIN)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s; floating-point types are needed", vn_dtype_name(e->in[0].t->dtype));
     VN_TRY(vn_out_exact(e, 0, e->in[0].t->dtype, rank, dims));
     const int64_t count = e->out[0].count;
-    int_job_t j = {.max = op == N_MAX, .is_u64 = e->in[0].t->dtype == VN_U64, .out = vn_alloc((size_t)(count ? count : 1), sizeof(int64_t))};
+    int_job_t j = {
+        .max = op == N_MAX, .is_u64 = e->in[0].t->dtype == VN_U64, .out = vn_alloc((size_t)(count ? count : 1), sizeof(int64_t))};
     vn_status_t s = j.out ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for integers");
     for (int k = 0; k < e->n_in && s == VN_OK; ++k) {
         vn_bcast_t plan;
@@ -182,7 +185,9 @@ vn_status_t vn_eval_nary(vn_eval_t *e) {
     for (int k = 0; k < e->n_in; ++k) {
         if (!vn_has(e, k) || !e->in[k].t) return vn_eval_fail(e, VN_ERR_USAGE, "input %d is missing or not a tensor", k);
         const vn_tensor_t *t = e->in[k].t;
-        if (t->dtype != e->in[0].t->dtype) return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s, input 0 is %s", k, vn_dtype_name(t->dtype), vn_dtype_name(e->in[0].t->dtype));
+        if (t->dtype != e->in[0].t->dtype)
+            return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s, input 0 is %s", k, vn_dtype_name(t->dtype),
+                                vn_dtype_name(e->in[0].t->dtype));
         int64_t merged[VN_MAX_RANK];
         int merged_rank;
         VN_TRY(vn_broadcast_shape(rank, dims, t->rank, t->dims, &merged_rank, merged, e->err));
@@ -193,7 +198,8 @@ vn_status_t vn_eval_nary(vn_eval_t *e) {
     }
     const vn_dtype_t type = e->in[0].t->dtype;
     if (vn_dtype_is_int(type)) return ints(e, op, rank, dims);
-    if (!vn_dtype_is_float(type) || vn_dtype_bits(type) < 16) return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s; numbers are needed", vn_dtype_name(type));
+    if (!vn_dtype_is_float(type) || vn_dtype_bits(type) < 16)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s; numbers are needed", vn_dtype_name(type));
 
     VN_TRY(vn_out_float(e, 0, type, rank, dims));
     vn_ref_t *r = &e->out[0];
@@ -246,7 +252,8 @@ static vn_status_t clip_bound(vn_eval_t *e, int k, const char *attr, bool *has, 
     *has = vn_has(e, k) && e->in[k].t;
     if (!*has) return VN_OK;
     if (e->in[k].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d (%s) must hold one value", k, attr);
-    if (e->in[k].t->dtype != e->in[0].t->dtype) return vn_eval_fail(e, VN_ERR_DTYPE, "input %d (%s) has another type than input 0", k, attr);
+    if (e->in[k].t->dtype != e->in[0].t->dtype)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "input %d (%s) has another type than input 0", k, attr);
     const double *v = vn_arg_f64(e, k);
     if (!v) return VN_ERR_NOMEM;
     *value = v[0];
@@ -316,7 +323,8 @@ vn_status_t vn_eval_clip(vn_eval_t *e) {
     const vn_tensor_t *t = e->in[0].t;
     if (vn_dtype_is_int(t->dtype)) return clip_ints(e);
     const vn_format_t format = vn_format_of(t->dtype);
-    if (format == VN_FMT_NONE || vn_dtype_bits(t->dtype) < 16) return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s; numbers are needed", vn_dtype_name(t->dtype));
+    if (format == VN_FMT_NONE || vn_dtype_bits(t->dtype) < 16)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s; numbers are needed", vn_dtype_name(t->dtype));
     clip_t c = {.lo = -vn_format_info(format)->max, .hi = vn_format_info(format)->max};
     VN_TRY(clip_bound(e, 1, "min", &c.has_lo, &c.lo, &c.elo));
     VN_TRY(clip_bound(e, 2, "max", &c.has_hi, &c.hi, &c.ehi));
@@ -356,7 +364,8 @@ vn_status_t vn_eval_class(vn_eval_t *e) {
     const bool nan = vn_registry_find(e->node->domain, e->node->op, e->version)->param == 0;
     if (!vn_has(e, 0) || !e->in[0].t) return vn_eval_fail(e, VN_ERR_USAGE, "input 0 is missing or not a tensor");
     const vn_tensor_t *t = e->in[0].t;
-    if (!vn_dtype_is_float(t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s; a floating-point type is needed", vn_dtype_name(t->dtype));
+    if (!vn_dtype_is_float(t->dtype))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s; a floating-point type is needed", vn_dtype_name(t->dtype));
     const bool negative = vn_node_int(e->node, "detect_negative", 1) != 0, positive = vn_node_int(e->node, "detect_positive", 1) != 0;
     const double *x = vn_arg_f64(e, 0);
     if (!x) return VN_ERR_NOMEM;

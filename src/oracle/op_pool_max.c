@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "oracle/pool.h"
+#include "oracle/require.h"
 #include "oracle/rows.h"
 
 /* ---- MaxPool ---- */
@@ -89,6 +90,7 @@ static void max_range(void *ctx, int64_t begin, int64_t end) {
 }
 
 static vn_status_t max_pool(vn_eval_t *e, vn_pool_form_t form) {
+    VN_TRY(vn_require(e, 1));
     max_job_t j = {.e = e, .column_major = vn_node_int(e->node, "storage_order", 0) != 0};
     const vn_tensor_t *x = e->in[0].t;
     const bool floating = vn_dtype_is_float(x->dtype), indices = e->n_out > 1 && *e->node->outputs[1];
@@ -180,6 +182,7 @@ static vn_status_t scatter(vn_eval_t *e, const int64_t *shape, vn_tensor_t *out,
 }
 
 vn_status_t vn_eval_max_unpool(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 2));
     const vn_tensor_t *x = e->in[0].t;
     int64_t inferred[VN_MAX_RANK], dims[VN_MAX_RANK];
     if (vn_dtype_bits(x->dtype) < 8) return vn_eval_fail(e, VN_ERR_DTYPE, "no unpooling of %s", vn_dtype_name(x->dtype));
@@ -215,6 +218,7 @@ vn_status_t vn_eval_max_unpool(vn_eval_t *e) {
 /* ---- MaxRoiPool ---- */
 
 static vn_status_t roi_dims(vn_eval_t *e, int64_t *dims) {
+    VN_TRY(vn_require(e, 2));
     const vn_tensor_t *x = e->in[0].t, *rois = e->in[1].t;
     int64_t n;
     const int64_t *shape = vn_node_ints(e->node, "pooled_shape", &n);
@@ -228,9 +232,10 @@ static vn_status_t roi_dims(vn_eval_t *e, int64_t *dims) {
 }
 
 vn_status_t vn_infer_max_roi_pool(vn_eval_t *e) {
+    VN_TRY(roi_dims(e, e->out[0].dims));
     e->out[0].dtype = e->in[0].t->dtype;
     e->out[0].rank = 4;
-    return roi_dims(e, e->out[0].dims);
+    return VN_OK;
 }
 
 /* First and one past the last pixel of bin i of `bins` over [start, end], clipped to the image. */
@@ -242,10 +247,10 @@ static void bin(double start, double end, int64_t i, int64_t bins, int64_t size,
 }
 
 vn_status_t vn_eval_max_roi_pool(vn_eval_t *e) {
-    const vn_tensor_t *x = e->in[0].t;
     int64_t dims[VN_MAX_RANK];
-    if (!vn_dtype_is_float(x->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "no maximum of %s", vn_dtype_name(x->dtype));
     VN_TRY(roi_dims(e, dims));
+    const vn_tensor_t *x = e->in[0].t;
+    if (!vn_dtype_is_float(x->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "no maximum of %s", vn_dtype_name(x->dtype));
     VN_TRY(vn_out_float(e, 0, x->dtype, 4, dims));
     vn_out_rounded(e, 0);
     VN_TRY(vn_out_flags(e, 0));

@@ -8,6 +8,7 @@
 
 #include "oracle/pool.h"
 #include "oracle/requant.h"
+#include "oracle/require.h"
 
 enum { X, X_SCALE, X_ZERO, Y_SCALE, Y_ZERO };
 
@@ -28,10 +29,12 @@ static double *turn(const double *x, int64_t batch, int64_t channels, int64_t si
 }
 
 static vn_status_t run(vn_eval_t *e, bool global) {
+    VN_TRY(vn_require(e, Y_SCALE + 1));
     const vn_tensor_t *x = e->in[X].t;
     const bool last = vn_node_int(e->node, "channels_last", 0) != 0, include = vn_node_int(e->node, "count_include_pad", 0) != 0;
     if (!vn_dtype_is_int(x->dtype) || vn_dtype_bits(x->dtype) > 8) return vn_eval_fail(e, VN_ERR_DTYPE, "quantised pooling of %s", vn_dtype_name(x->dtype));
-    if (e->in[X_SCALE].t->count != 1 || e->in[Y_SCALE].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "scales must be one number");
+    for (int k = X_SCALE; k <= Y_ZERO; ++k)
+        if (vn_has(e, k) && e->in[k].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "scales and zero points must be one number");
     if (x->rank < 3) return vn_eval_fail(e, VN_ERR_SHAPE, "an input of rank %d", x->rank);
     /* The pooling code knows channels first: show it such a tensor. */
     vn_tensor_t front = *x;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "oracle/pool.h"
+#include "oracle/require.h"
 #include "oracle/sums.h"
 
 /* ---- averages ---- */
@@ -89,6 +90,7 @@ static void look_at_windows(const vn_pool_t *p, bool *empty, bool *overhang) {
 }
 
 static vn_status_t need_float(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 1));
     const vn_dtype_t t = e->in[0].t->dtype;
     return vn_dtype_is_float(t) ? VN_OK : vn_eval_fail(e, VN_ERR_DTYPE, "no average of %s", vn_dtype_name(t));
 }

@@ -15,7 +15,7 @@
 typedef struct granularity {
     int64_t outer, axis, inner;
     int64_t scales, block; /* scales along the axis; block elements share one */
-    bool per_element; /* blocked: the scale also depends on outer and inner */
+    bool per_element;      /* blocked: the scale also depends on outer and inner */
     bool per_tensor;
 } granularity_t;
 
@@ -35,7 +35,8 @@ static vn_status_t read_granularity(vn_eval_t *e, granularity_t *g) {
     if (block < 0) return vn_eval_fail(e, VN_ERR_RANGE, "block_size %lld", (long long)block);
     if (block == 0) {
         if (s->rank != 1 || s->count != g->axis)
-            return vn_eval_fail(e, VN_ERR_SHAPE, "the scale has %lld entries in rank %d, axis %d has %lld", (long long)s->count, s->rank, axis, (long long)g->axis);
+            return vn_eval_fail(e, VN_ERR_SHAPE, "the scale has %lld entries in rank %d, axis %d has %lld", (long long)s->count, s->rank,
+                                axis, (long long)g->axis);
         g->scales = g->axis;
         return VN_OK;
     }
@@ -62,7 +63,8 @@ static vn_status_t check_scale(vn_eval_t *e) {
     if (!vn_has(e, 2)) return VN_OK;
     const vn_tensor_t *s = e->in[1].t, *z = e->in[2].t;
     if (!z) return vn_eval_fail(e, VN_ERR_USAGE, "input 2 is not a tensor");
-    if (z->count != s->count) return vn_eval_fail(e, VN_ERR_SHAPE, "the zero point has %lld entries, the scale %lld", (long long)z->count, (long long)s->count);
+    if (z->count != s->count)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the zero point has %lld entries, the scale %lld", (long long)z->count, (long long)s->count);
     return VN_OK;
 }
 
@@ -109,7 +111,8 @@ static void quantise_one(quantise_t *j, int64_t i, double s, double z) {
     const bool settled = j->division == j->working && power_of_two(s);
     const double w = doubt + (settled ? 0 : j->window * fabs(exact));
     if (w > 0 || j->division != j->working) {
-        const double down = code_of(j, vn_round_to(j->working, exact - w, VN_RNE, false), z), up = code_of(j, vn_round_to(j->working, exact + w, VN_RNE, false), z);
+        const double down = code_of(j, vn_round_to(j->working, exact - w, VN_RNE, false), z),
+                     up = code_of(j, vn_round_to(j->working, exact + w, VN_RNE, false), z);
         second = !same(down, first) ? down : up;
         if (!same(down, first) && !same(up, first) && !same(down, up)) vn_flag(&j->flags, i, VN_EL_VOID); /* more than two codes */
     }
@@ -145,16 +148,15 @@ static void cut(granularity_t *g) {
 
 static void store_codes(vn_tensor_t *t, const double *v, vn_format_t code) {
     for (int64_t i = 0; i < t->count; ++i)
-        if (code == VN_FMT_NONE)
-            vn_tensor_set_i64(t, i, (int64_t)v[i]);
-        else
-            vn_tensor_set_f64(t, i, v[i]);
+        if (code == VN_FMT_NONE) vn_tensor_set_i64(t, i, (int64_t)v[i]);
+        else vn_tensor_set_f64(t, i, v[i]);
 }
 
 static vn_status_t output_type(vn_eval_t *e, vn_dtype_t *t) {
     const int64_t named = vn_node_int(e->node, "output_dtype", 0);
     *t = vn_has(e, 2) ? e->in[2].t->dtype : named ? (vn_dtype_t)named : VN_U8;
-    if (named < 0 || named >= VN_DTYPE_COUNT) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "output_dtype=%lld is no element type known here", (long long)named);
+    if (named < 0 || named >= VN_DTYPE_COUNT)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "output_dtype=%lld is no element type known here", (long long)named);
     if (vn_has(e, 2) && named && (vn_dtype_t)named != *t)
         return vn_eval_fail(e, VN_ERR_DTYPE, "output_dtype is %s, the zero point %s", vn_dtype_name((vn_dtype_t)named), vn_dtype_name(*t));
     const bool small = vn_dtype_bits(*t) > 0 && vn_dtype_bits(*t) <= 16;
@@ -265,7 +267,8 @@ static bool any_not_zero(const double *z, int64_t n) { return z && any_above(z, 
 
 static vn_status_t dequantised_type(vn_eval_t *e, vn_dtype_t *t) {
     const int64_t named = vn_node_int(e->node, "output_dtype", 0);
-    if (named < 0 || named >= VN_DTYPE_COUNT) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "output_dtype=%lld is no element type known here", (long long)named);
+    if (named < 0 || named >= VN_DTYPE_COUNT)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "output_dtype=%lld is no element type known here", (long long)named);
     *t = named ? (vn_dtype_t)named : e->in[1].t->dtype;
     if (vn_dtype_is_float(*t) && vn_dtype_bits(*t) >= 16) return VN_OK;
     return vn_eval_fail(e, VN_ERR_DTYPE, "the result would be %s; set output_dtype to a floating-point type", vn_dtype_name(*t));
@@ -350,7 +353,8 @@ static vn_status_t eval_dynamic(vn_eval_t *e) {
     }
     const bool open = e->contract->tier != VN_TIER_IEEE;
     const double u = vn_u(e), exact_scale = (hi - lo) / 255, scale = f32(f32(hi - lo) / 255);
-    const double z_real = f32(-f32(lo / scale)), window = open ? 5 * u * fabs(z_real) : 0; /* scale: difference, quotient; then the quotient by it */
+    const double z_real = f32(-f32(lo / scale)),
+                 window = open ? 5 * u * fabs(z_real) : 0; /* scale: difference, quotient; then the quotient by it */
     const bool degenerate = scale == 0 || nan || !isfinite(scale);
     double zero = 0, other = 0;
     if (!degenerate) vn_requant(z_real, window, 0, 0, 255, &zero, &other);
@@ -363,7 +367,8 @@ static vn_status_t eval_dynamic(vn_eval_t *e) {
 
     VN_TRY(vn_out_exact(e, 0, VN_U8, x->rank, x->dims));
     const size_t n = (size_t)(x->count ? x->count : 1);
-    quantise_t j = {.g = {.outer = 1, .axis = 1, .inner = x->count, .scales = 1, .block = 1, .per_tensor = true}, .flags = {.e = e, .k = 0}};
+    quantise_t j = {.g = {.outer = 1, .axis = 1, .inner = x->count, .scales = 1, .block = 1, .per_tensor = true},
+                    .flags = {.e = e, .k = 0}};
     j.x = v;
     j.s = &scale;
     j.z = &zero;

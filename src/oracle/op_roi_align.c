@@ -13,11 +13,13 @@
 #include <string.h>
 
 #include "oracle/pool.h"
+#include "oracle/require.h"
 #include "oracle/rows.h"
 
 enum { IN_X, IN_ROIS, IN_BATCH };
 
 static vn_status_t roi_dims(vn_eval_t *e, int64_t *dims) {
+    VN_TRY(vn_require(e, 3));
     const vn_tensor_t *x = e->in[IN_X].t, *rois = e->in[IN_ROIS].t, *batch = e->in[IN_BATCH].t;
     if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || batch->count != rois->dims[0])
         return vn_eval_fail(e, VN_ERR_SHAPE, "needs [N,C,H,W], rois [R,4] and R batch indices");
@@ -30,9 +32,10 @@ static vn_status_t roi_dims(vn_eval_t *e, int64_t *dims) {
 }
 
 vn_status_t vn_infer_roi_align(vn_eval_t *e) {
+    VN_TRY(roi_dims(e, e->out[0].dims));
     e->out[0].dtype = e->in[IN_X].t->dtype;
     e->out[0].rank = 4;
-    return roi_dims(e, e->out[0].dims);
+    return VN_OK;
 }
 
 typedef struct axis {
@@ -157,6 +160,7 @@ static void align_range(void *ctx, int64_t begin, int64_t end) {
 }
 
 vn_status_t vn_eval_roi_align(vn_eval_t *e) {
+    VN_TRY(vn_require(e, 3));
     const vn_tensor_t *x = e->in[IN_X].t;
     const char *fallback = e->version >= 16 ? "half_pixel" : "output_half_pixel"; /* version 10 had no shift */
     const char *mode = vn_node_string(e->node, "mode", "avg"), *transform = vn_node_string(e->node, "coordinate_transformation_mode", fallback);

@@ -14,7 +14,7 @@ typedef struct job {
     const double *p;
     vn_plane_t x;
     double *value, *lo, *bound, *wide, *var, *own;
-    vn_spacing_t ulp;   /* of the working format */
+    vn_spacing_t ulp;      /* of the working format */
     vn_spacing_t promised; /* of the format that the budget speaks of */
     double t, c, tau, u, eta, attribute_u, sd;
     double far; /* trigonometric argument from which reduction may lose u |x| */
@@ -110,7 +110,9 @@ static void values(job_t *j, int64_t begin, int64_t n) {
 static bool wide_plain(const job_t *j, int64_t begin, int64_t n) {
     const double *restrict x = j->x.value + begin, *restrict b = j->bound + begin;
     double *restrict w = j->wide + begin;
-    const double a = j->c * j->u, alpha = j->f->scale == VN_SCALE_ALPHA ? fabs(j->p[0]) : j->f->scale == VN_SCALE_SELU ? fabs(j->p[0] * j->p[1]) : 1;
+    const double a = j->c * j->u, alpha = j->f->scale == VN_SCALE_ALPHA  ? fabs(j->p[0])
+                                          : j->f->scale == VN_SCALE_SELU ? fabs(j->p[0] * j->p[1])
+                                                                         : 1;
     if (j->far < INFINITY || j->attribute_u > 0) return false;
     switch (j->f->scale) {
     case VN_SCALE_ONE:
@@ -243,7 +245,10 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
     }
     j.attribute_u = promise ? 0 : attribute_roundoff(e, f, p, t);
     if (e->want >= VN_WANT_BOUND) {
-        const char *note = j.far < INFINITY ? "argument-reduction" : f->note ? f->note : j.c > 0 ? "native-approximation" : "attribute-in-type";
+        const char *note = j.far < INFINITY ? "argument-reduction"
+                           : f->note        ? f->note
+                           : j.c > 0        ? "native-approximation"
+                                            : "attribute-in-type";
         if (j.c > 0 || j.far < INFINITY || j.attribute_u > 0) VN_TRY(vn_out_wide(e, k, note));
         if (f->own > 0) VN_TRY(vn_out_own(e, k));
     }
@@ -305,9 +310,7 @@ static vn_status_t apply_to_operand(vn_eval_t *e, vn_fn_id_t id, const double *p
     return vn_apply(e, 0, &vn_functions[id], p, (vn_plane_t){.value = v, .doubt = vn_doubt(e, 0)}, x->dtype, x->rank, x->dims);
 }
 
-static vn_fn_id_t row_function(const vn_eval_t *e) {
-    return (vn_fn_id_t)vn_registry_find(e->node->domain, e->node->op, e->version)->param;
-}
+static vn_fn_id_t row_function(const vn_eval_t *e) { return (vn_fn_id_t)vn_registry_find(e->node->domain, e->node->op, e->version)->param; }
 
 vn_status_t vn_eval_unary(vn_eval_t *e) {
     static const double none[VN_FN_PARAMS];
@@ -352,7 +355,8 @@ vn_status_t vn_eval_gelu(vn_eval_t *e) {
     static const double none[VN_FN_PARAMS];
     const char *form = vn_node_string(e->node, "approximate", "none");
     const bool tanh_form = strcmp(form, "tanh") == 0;
-    if (!tanh_form && strcmp(form, "none") != 0) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "approximate=\"%s\"; known are none and tanh", form);
+    if (!tanh_form && strcmp(form, "none") != 0)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "approximate=\"%s\"; known are none and tanh", form);
     VN_TRY(float_operand(e));
     return apply_to_operand(e, tanh_form ? VN_F_GELU_TANH : VN_F_GELU, none);
 }
@@ -361,7 +365,7 @@ vn_status_t vn_eval_gelu(vn_eval_t *e) {
 
 typedef struct biased {
     const double *x, *b;
-    const double *xe, *be, *xv, *bv;
+    vn_doubt_t dx, db;
     double *value, *err, *var;
     vn_spacing_t ulp;
 } biased_t;
@@ -372,8 +376,8 @@ static void add_piece(void *ctx, const vn_piece_t *p) {
         const int64_t o = p->out + i, a = p->at[0] + i * p->step[0], b = p->at[1] + i * p->step[1];
         const double z = s->x[a] + s->b[b], ulp = vn_spacing_at(s->ulp, z);
         s->value[o] = z;
-        s->err[o] = ulp / 2 + (s->xe ? s->xe[a] : 0) + (s->be ? s->be[b] : 0);
-        if (s->var) s->var[o] = ulp * ulp / 12 + (s->xv ? s->xv[a] : 0) + (s->bv ? s->bv[b] : 0);
+        s->err[o] = ulp / 2 + vn_doubt_at(&s->dx, a, s->x[a]) + vn_doubt_at(&s->db, b, s->b[b]);
+        s->var[o] = ulp * ulp / 12 + (s->dx.var ? s->dx.var[a] : 0) + (s->db.var ? s->db.var[b] : 0);
     }
 }
 
@@ -383,8 +387,7 @@ static vn_status_t apply_biased(vn_eval_t *e, vn_fn_id_t id, const double *p) {
     const double *x = vn_arg_f64(e, 0), *b = vn_arg_f64(e, 1);
     if (!x || !b) return VN_ERR_NOMEM;
     const size_t n = (size_t)(plan.count ? plan.count : 1);
-    biased_t s = {.x = x, .b = b, .xe = e->in[0].err, .be = e->in[1].err, .xv = e->in[0].var, .bv = e->in[1].var,
-                  .ulp = vn_spacing(e->contract->accumulator)};
+    biased_t s = {.x = x, .b = b, .dx = vn_doubt(e, 0), .db = vn_doubt(e, 1), .ulp = vn_spacing(e->contract->accumulator)};
     s.value = vn_alloc(n, sizeof(double));
     s.err = vn_alloc(n, sizeof(double));
     s.var = vn_alloc(n, sizeof(double));

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
+#include "oracle/require.h"
+
 vn_status_t vn_pool_plan(vn_eval_t *e, vn_pool_form_t form, vn_pool_t *p) {
+    VN_TRY(vn_require(e, 1));
     const vn_tensor_t *x = e->in[0].t;
     *p = (vn_pool_t){.rank = x->rank};
     if (x->rank < 2) return vn_eval_fail(e, VN_ERR_SHAPE, "an input of rank %d has no batch and channels", x->rank);

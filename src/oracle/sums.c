@@ -169,53 +169,64 @@ double vn_node_variance(vn_format_t format, double x) {
     return ulp * ulp / 12;
 }
 
+/* What one chain did: squared ulps of its inexact nodes in units of (2 u)^2, their number, and where it ended. */
 typedef struct nodes {
-    double sum2;  /* sum of squared ulps of inexact nodes, in units of (2 u)^2 */
+    double sum2;
     int64_t inexact;
+    double end;
 } nodes_t;
+
+/* The model, or where the chain itself ends three deviations off, its own error: equal additions repeat one error, and sums may stall. */
+static double twin_variance(double model, double error) { return error * error > 9 * model ? error * error : model; }
 
 /* One pass over x from `first` in steps of `step`, in the arithmetic itself. prefix, if given, gets the variance after each term. */
 static nodes_t walk_f32(const double *x, int64_t n, int64_t first, int64_t step, double *prefix) {
-    nodes_t r = {0, 0};
+    nodes_t r = {0, 0, 0};
     float s = (float)x[first];
-    if (prefix) prefix[0] += 0;
+    double exact = x[first];
     for (int64_t k = 1; k < n; ++k) {
-        const double t = (double)s + x[first + k * step];
+        const double v = x[first + k * step], t = (double)s + v;
         s = (float)t;
+        exact += v;
         const double b = (double)s != t ? binade(t) : 0;
         r.inexact += b != 0;
         r.sum2 += b * b;
-        if (prefix) prefix[k] += r.sum2 * (0x1p-46 / 12);
+        if (prefix) prefix[k] += twin_variance(r.sum2 * (0x1p-46 / 12), s - exact);
     }
+    r.end = s;
     return r;
 }
 
 static nodes_t walk_f64(const double *x, int64_t n, int64_t first, int64_t step, double *prefix) {
-    nodes_t r = {0, 0};
-    double s = x[first];
+    nodes_t r = {0, 0, 0};
+    double s = x[first], rest = 0;
     for (int64_t k = 1; k < n; ++k) {
         const double v = x[first + k * step], t = s + v, z = t - s, lost = (s - (t - z)) + (v - z);
         const double b = lost != 0 ? binade(t) : 0;
         s = t;
+        rest += lost;
         r.inexact += b != 0;
         r.sum2 += b * b;
-        if (prefix) prefix[k] += r.sum2 * (0x1p-104 / 12);
+        if (prefix) prefix[k] += twin_variance(r.sum2 * (0x1p-104 / 12), rest);
     }
+    r.end = s;
     return r;
 }
 
 static nodes_t walk_any(vn_format_t f, const double *x, int64_t n, int64_t first, int64_t step, double *prefix) {
-    nodes_t r = {0, 0};
+    nodes_t r = {0, 0, 0};
     const double two_u = 2 * vn_format_info(f)->u;
-    double s = x[first];
+    double s = x[first], exact = x[first];
     for (int64_t k = 1; k < n; ++k) {
-        const double t = s + x[first + k * step];
+        const double v = x[first + k * step], t = s + v;
         s = vn_round_to(f, t, VN_RNE, true);
+        exact += v;
         const double b = s != t ? vn_ulp(f, t) / two_u : 0;
         r.inexact += b != 0;
         r.sum2 += b * b;
-        if (prefix) prefix[k] += r.sum2 * two_u * two_u / 12;
+        if (prefix) prefix[k] += twin_variance(r.sum2 * two_u * two_u / 12, s - exact);
     }
+    r.end = s;
     return r;
 }
 
@@ -233,7 +244,8 @@ double vn_sum_variance(vn_format_t format, const double *x, int64_t n, double su
     double random = 0.18 * u * u * ((count + 1) / 2 * q + (count + 1) / 3 * (sum * sum - q) - q / count);
     random *= (double)(a.inexact > b.inexact ? a.inexact : b.inexact) / (count - 1);
     const double ordered = fmax(a.sum2, b.sum2) * 4 * u * u / 12;
-    const double v = fmax(ordered, random);
+    double v = fmax(ordered, random);
+    if (isfinite(a.end) && isfinite(b.end)) v = fmax(twin_variance(v, a.end - sum), twin_variance(v, b.end - sum));
     return isfinite(v) ? v : 0;
 }
 

@@ -38,7 +38,8 @@ bool vn_sum_exact(const double *x, int64_t n, double abs, vn_format_t format);
 
 /**
  * Variance of the rounding errors of a sum in `format` for an unknown order: the largest of sequential, reversed (each node whose result
- * is inexact gives ulp^2/12) and random order (closed form, scaled by the share of inexact nodes). `sum` is the exact total.
+ * is inexact gives ulp^2/12), random order (closed form, scaled by the share of inexact nodes), and where the
+ * sequential or the reversed chain itself errs by more than three such deviations (few-valued data, stalling sums), that error. `sum` is the exact total.
  */
 double vn_sum_variance(vn_format_t format, const double *x, int64_t n, double sum);
 /** Same for a running sum: adds to out[k] the variance of the sequential prefix 0..k; exclusive prefixes are shifted by the caller. */

@@ -7,18 +7,18 @@
 #include "oracle/elementwise.h"
 
 /* y_[i] = expr(x) for a whole run; the loops are plain so that cheap ones vectorise. */
-#define ROW(name, expr)                                                                                   \
-    static void name##_row(const double *restrict x_, double *restrict y_, int64_t n, const double *p) {  \
-        (void)p;                                                                                          \
-        for (int64_t i = 0; i < n; ++i) {                                                                 \
-            const double x = x_[i];                                                                       \
-            y_[i] = (expr);                                                                               \
-        }                                                                                                 \
+#define ROW(name, expr)                                                                                  \
+    static void name##_row(const double *restrict x_, double *restrict y_, int64_t n, const double *p) { \
+        (void)p;                                                                                         \
+        for (int64_t i = 0; i < n; ++i) {                                                                \
+            const double x = x_[i];                                                                      \
+            y_[i] = (expr);                                                                              \
+        }                                                                                                \
     }
-#define WIDE(name, expr)                                          \
+#define WIDE(name, expr)                                             \
     static long double name##_wide(long double x, const double *p) { \
-        (void)p;                                                  \
-        return (expr);                                            \
+        (void)p;                                                     \
+        return (expr);                                               \
     }
 /* One expression, two types: the long double form carries the suffix l on every call. */
 #define BOTH(name, f, fl) ROW(name, f) WIDE(name, fl)
@@ -32,7 +32,7 @@ ROW(ceil, ceil(x))
 ROW(round, rint(x))
 ROW(relu, x > 0 ? x : x <= 0 ? 0.0 : x)
 ROW(thresholded, x > p[0] ? x : 0.0)
-ROW(shrink, x < -p[0] ? x + p[1] : x > p[0] ? x - p[1] : 0.0)
+ROW(shrink, x<-p[0] ? x + p[1] : x> p[0] ? x - p[1] : 0.0)
 ROW(sqrt, sqrt(x))
 ROW(reciprocal, 1.0 / x)
 ROW(leaky, x < 0 ? p[0] * x : x)
@@ -226,9 +226,7 @@ static double selu_attribute(double x, double y, const double *p) {
 }
 static double celu_attribute(double x, double y, const double *p) { return x < 0 ? fabs(y) + 1.01 * fabs(x) * exp(x / p[0]) : 0; }
 static double swish_attribute(double x, double y, const double *p) { return 1.01 * fabs(p[0] * x * y) * (1 - logistic(p[0] * x)); }
-static double hard_sigmoid_attribute(double x, double y, const double *p) {
-    return y <= 0 || y >= 1 ? 0 : fabs(p[0] * x) + fabs(p[1]);
-}
+static double hard_sigmoid_attribute(double x, double y, const double *p) { return y <= 0 || y >= 1 ? 0 : fabs(p[0] * x) + fabs(p[1]); }
 static double shrink_attribute(double x, double y, const double *p) {
     (void)y;
     return x < -p[0] || x > p[0] ? fabs(p[1]) : 0;
@@ -264,25 +262,27 @@ const vn_fn_t vn_functions[VN_F_COUNT] = {
     [VN_F_ACOSH] = {"acosh", VN_FN_ELEMENTARY, acosh_row, acosh_wide, .zero = VN_ZERO_FREE, .lo = 1, .hi = INFINITY, .own = 4},
     [VN_F_ATANH] = {"atanh", VN_FN_ELEMENTARY, atanh_row, atanh_wide, .zero = VN_ZERO_FREE, .lo = -1, .hi = 1, .own = 4},
     [VN_F_ERF] = {"erf", VN_FN_ELEMENTARY, erf_row, erf_wide, .zero = VN_ZERO_FREE, ALL, .own = 2},
-    [VN_F_SIGMOID] = {"sigmoid", VN_FN_ELEMENTARY, sigmoid_row, sigmoid_wide, .zero = VN_ZERO_FREE, ALL, .note = "tail-cancellation", .own = 3},
-    [VN_F_SOFTPLUS] = {"softplus", VN_FN_ELEMENTARY, softplus_row, softplus_wide, .zero = VN_ZERO_FREE, ALL, .note = "expm1-missing", .own = 3},
-    [VN_F_ELU] = {"elu", VN_FN_ELEMENTARY, elu_row, elu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_ALPHA, .note = "expm1-missing",
-                  .own = 3, .attribute = elu_attribute},
-    [VN_F_SELU] = {"selu", VN_FN_ELEMENTARY, selu_row, selu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_SELU, .note = "expm1-missing",
-                   .own = 3, .attribute = selu_attribute},
-    [VN_F_CELU] = {"celu", VN_FN_ELEMENTARY, celu_row, celu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_ALPHA, .note = "expm1-missing",
-                   .own = 4, .attribute = celu_attribute},
-    [VN_F_GELU] = {"gelu", VN_FN_ELEMENTARY, gelu_row, gelu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_gelu, .scale = VN_SCALE_X, .note = "tail-cancellation",
-                   .own = 8, .amplified = gelu_amplified},
-    [VN_F_GELU_TANH] = {"gelu", VN_FN_ELEMENTARY, gelu_tanh_row, gelu_tanh_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_gelu_tanh, .scale = VN_SCALE_X,
-                        .note = "tail-cancellation", .own = 6, .amplified = gelu_tanh_amplified},
-    [VN_F_MISH] = {"mish", VN_FN_ELEMENTARY, mish_row, mish_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_mish, .scale = VN_SCALE_X, .note = "expm1-missing",
-                   .own = 6},
+    [VN_F_SIGMOID] = {"sigmoid", VN_FN_ELEMENTARY, sigmoid_row, sigmoid_wide, .zero = VN_ZERO_FREE, ALL, .note = "tail-cancellation",
+                      .own = 3},
+    [VN_F_SOFTPLUS] = {"softplus", VN_FN_ELEMENTARY, softplus_row, softplus_wide, .zero = VN_ZERO_FREE, ALL, .note = "expm1-missing",
+                       .own = 3},
+    [VN_F_ELU] = {"elu", VN_FN_ELEMENTARY, elu_row, elu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_ALPHA,
+                  .note = "expm1-missing", .own = 3, .attribute = elu_attribute},
+    [VN_F_SELU] = {"selu", VN_FN_ELEMENTARY, selu_row, selu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_SELU,
+                   .note = "expm1-missing", .own = 3, .attribute = selu_attribute},
+    [VN_F_CELU] = {"celu", VN_FN_ELEMENTARY, celu_row, celu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_ALPHA,
+                   .note = "expm1-missing", .own = 4, .attribute = celu_attribute},
+    [VN_F_GELU] = {"gelu", VN_FN_ELEMENTARY, gelu_row, gelu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_gelu, .scale = VN_SCALE_X,
+                   .note = "tail-cancellation", .own = 8, .amplified = gelu_amplified},
+    [VN_F_GELU_TANH] = {"gelu", VN_FN_ELEMENTARY, gelu_tanh_row, gelu_tanh_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_gelu_tanh,
+                        .scale = VN_SCALE_X, .note = "tail-cancellation", .own = 6, .amplified = gelu_tanh_amplified},
+    [VN_F_MISH] = {"mish", VN_FN_ELEMENTARY, mish_row, mish_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_mish, .scale = VN_SCALE_X,
+                   .note = "expm1-missing", .own = 6},
     [VN_F_SWISH] = {"swish", VN_FN_ELEMENTARY, swish_row, swish_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_swish, .scale = VN_SCALE_X,
                     .note = "tail-cancellation", .own = 4, .amplified = swish_amplified, .attribute = swish_attribute},
-    [VN_F_HARD_SIGMOID] = {"", VN_FN_ARITHMETIC, hard_sigmoid_row, hard_sigmoid_wide, .zero = VN_ZERO_FREE, ALL, .arith = hard_sigmoid_arith, .own = 1,
-                           .attribute = hard_sigmoid_attribute},
-    [VN_F_HARD_SWISH] = {"", VN_FN_ARITHMETIC, hard_swish_row, hard_swish_wide, .zero = VN_ZERO_FREE, ALL, .arith = hard_swish_arith, .breaks = at_hard_swish,
-                         .own = 2},
+    [VN_F_HARD_SIGMOID] = {"", VN_FN_ARITHMETIC, hard_sigmoid_row, hard_sigmoid_wide, .zero = VN_ZERO_FREE, ALL,
+                           .arith = hard_sigmoid_arith, .own = 1, .attribute = hard_sigmoid_attribute},
+    [VN_F_HARD_SWISH] = {"", VN_FN_ARITHMETIC, hard_swish_row, hard_swish_wide, .zero = VN_ZERO_FREE, ALL, .arith = hard_swish_arith,
+                         .breaks = at_hard_swish, .own = 2},
     [VN_F_SOFTSIGN] = {"", VN_FN_ARITHMETIC, softsign_row, softsign_wide, .zero = VN_ZERO_FREE, ALL, .arith = softsign_arith, .own = 2},
 };

@@ -18,10 +18,10 @@ VN_TEST(fingerprint, chernoff_limits) {
     }
 }
 
-static double a[8 * 4096], b[8 * 4096], y[64];
+static double a[64 * 4096], b[64 * 4096], y[512];
 
 VN_TEST(fingerprint, no_alarm_on_correct_sums) {
-    enum { M = 8, K = 96, N = 8, RUNS = 60 };
+    enum { M = 8, K = 96, N = 8, RUNS = 50 };
     vn_rng_t rng = vn_test_rng(t);
     double largest = 0;
     for (int run = 0; run < RUNS * vn_test_scale(t); ++run) {
@@ -49,7 +49,7 @@ VN_TEST(fingerprint, no_alarm_on_correct_sums) {
 
 /* Where n u T is far above the error of rounded operands, only the fingerprint is left, and it must speak. */
 VN_TEST(fingerprint, rounded_operands_inside_the_bound) {
-    enum { M = 8, K = 4096, N = 8 };
+    enum { M = 8, K = 4096, N = 40 }; /* enough elements that the limit of the rms lies below the clip */
     static const jc_arithmetic_t modes[] = {{.operand = VN_FMT_BF16, .acc = VN_FMT_F32}, {.operand = VN_FMT_TF32, .acc = VN_FMT_F32},
                                             {.operand = VN_FMT_TF32, .rounding = VN_RZ, .acc = VN_FMT_F32}};
     vn_rng_t rng = vn_test_rng(t);
@@ -66,7 +66,7 @@ VN_TEST(fingerprint, rounded_operands_inside_the_bound) {
         VN_ASSERT_EQ(t, m.outside, 0);
         const vn_fingerprint_t f = vn_fingerprint(&c.refs[0], &m, VN_CLASS_CONTRACTION, 1e-6 / 6);
         VN_ASSERT_EQ(t, f.verdict, VN_PRINT_RMS);
-        VN_ASSERT_GT(t, f.rms, 10 * f.rms_limit);
+        VN_ASSERT_GT(t, f.rms, 5 * f.rms_limit);
     }
     jc_free(&c);
 }

@@ -21,7 +21,7 @@ enum { PLANTED = sizeof planted / sizeof *planted };
 
 static const struct {
     int64_t m, k, n;
-} shapes[] = {{8, 64, 8}, {16, 200, 6}, {1, 96, 40}, {7, 31, 5}, {3, 513, 9}};
+} shapes[] = {{8, 64, 8}, {1, 96, 40}, {5, 31, 7}, {3, 513, 5}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, MAX_OPERAND = 8192, MAX_OUT = 256 };
 
 static double a[MAX_OPERAND], b[MAX_OPERAND], y[MAX_OUT];
@@ -105,7 +105,7 @@ VN_TEST(hypotheses, correct_orders_pass_on_every_kind_of_data) {
 
 /* Inside the bound at this length (an injected operand rounding is small against n u T), so only the fingerprint can see it. */
 VN_TEST(hypotheses, operand_rounding_inside_the_bound_is_named) {
-    enum { M = 8, K = 4096, N = 8 };
+    enum { M = 4, K = 4096, N = 16 };
     static double p[M * K], q[K * N];
     vn_rng_t rng = vn_test_rng(t);
     fill_with_ties(&rng, p, M * K);
@@ -128,8 +128,8 @@ VN_TEST(hypotheses, gemm_and_conv_name_theirs) {
     vn_rng_t rng = vn_test_rng(t);
     for (int h = 0; h < PLANTED; ++h) {
         /* Gemm: the second operand transposed, a bias added in the accumulator after the sum */
-        const int64_t m = 6, k = 80, n = 9;
-        double bias[9], bt[80 * 9];
+        const int64_t m = 6, k = 48, n = 9;
+        double bias[9], bt[48 * 9];
         fill_with_ties(&rng, a, m * k);
         fill_with_ties(&rng, b, k * n);
         jc_fill(&rng, JC_NORMAL, bias, n);
@@ -154,8 +154,8 @@ VN_TEST(hypotheses, gemm_and_conv_name_theirs) {
             vn_test_fail(t, __FILE__, __LINE__, "Gemm %s: %s '%s'\n    %s\n    %s", planted[h].cause, vn_verdict_name(f->verdict), f->cause, f->words, f->rungs);
         jc_free(&c);
 
-        /* Conv: 5 channels, 3 x 3, no padding, as the product of weights [7,45] and columns [45,36] */
-        enum { CI = 5, CO = 7, SIDE = 8, OUT = 6, TAPS = CI * 9 };
+        /* Conv: 3 channels, 3 x 3, no padding, as the product of weights [5,27] and columns [27,25] */
+        enum { CI = 3, CO = 5, SIDE = 7, OUT = 5, TAPS = CI * 9 };
         double image[CI * SIDE * SIDE], weight[CO * TAPS], columns[TAPS * OUT * OUT];
         fill_with_ties(&rng, image, CI * SIDE * SIDE);
         fill_with_ties(&rng, weight, CO * TAPS);
@@ -181,7 +181,7 @@ VN_TEST(hypotheses, a_local_fault_is_never_an_arithmetic) {
     vn_rng_t rng = vn_test_rng(t);
     const int64_t m = 8, k = 64, n = 8;
     const jc_arithmetic_t right = {.acc = VN_FMT_F32};
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 12; ++round) {
         jc_fill(&rng, JC_NORMAL, a, m * k);
         jc_fill(&rng, JC_NORMAL, b, k * n);
         jc_t c;
@@ -215,7 +215,7 @@ VN_TEST(hypotheses, flushes_are_named_where_only_zeros_are_wrong) {
     const vn_finding_t *f = jc_judge(t, &c);
     VN_ASSERT_VERDICT(t, f, VN_CONTRACT_MISMATCH);
     VN_ASSERT_STR(t, f->cause, "ftz");
-    VN_ASSERT_HAS(t, f->words, "all 3 elements outside the bound are zeros");
+    VN_ASSERT_HAS(t, f->words, "this explains all 3 elements outside the bound");
     product[4] = 0; /* not subnormal: no flush explains this one */
     jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(6), product));
     VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_BUG);

@@ -40,7 +40,8 @@ static inline vn_model_t *one_model(vn_test_t *t, const one_node_t *c) {
     VN_ASSERT_OK_ERR(t, vn_model_set_opset(m, c->domain, c->version, &err), err);
     for (int k = 0; k < c->n_in; ++k) {
         inputs[k] = c->in[k] ? names[k] : "";
-        if (c->in[k]) VN_ASSERT_OK_ERR(t, vn_graph_add_input(m->graph, names[k], c->in[k]->dtype, c->in[k]->rank, c->in[k]->dims, &err), err);
+        if (c->in[k])
+            VN_ASSERT_OK_ERR(t, vn_graph_add_input(m->graph, names[k], c->in[k]->dtype, c->in[k]->rank, c->in[k]->dims, &err), err);
     }
     vn_node_t *node;
     VN_ASSERT_OK_ERR(t, vn_graph_add_node(m->graph, "n", c->op, c->domain, c->n_in, inputs, c->n_out, outs, &node, &err), err);
@@ -64,7 +65,8 @@ static inline vn_status_t one_try(vn_test_t *t, one_node_t *c) {
     vn_value_t *values[ONE_MAX] = {0};
     for (int k = 0; k < c->n_in; ++k)
         if (c->in[k]) VN_ASSERT(t, (values[k] = vn_value_tensor(vn_tensor_retain(c->in[k]))) != NULL);
-    const vn_status_t s = vn_oracle_node(m, &m->graph->nodes[0], (const vn_value_t *const *)values, NULL, &contract, c->want, c->out, &c->err);
+    const vn_status_t s =
+        vn_oracle_node(m, &m->graph->nodes[0], (const vn_value_t *const *)values, NULL, &contract, c->want, c->out, &c->err);
     for (int k = 0; k < c->n_in; ++k) vn_value_free(values[k]);
     vn_model_free(m);
     return s;
@@ -87,10 +89,8 @@ static inline vn_tensor_t *one_tensor(vn_test_t *t, vn_dtype_t type, int rank, c
 static inline vn_tensor_t *one_vector(vn_test_t *t, vn_dtype_t type, int64_t n, const double *v) {
     vn_tensor_t *x = one_tensor(t, type, 1, &n);
     for (int64_t i = 0; i < n; ++i)
-        if (vn_dtype_is_float(type))
-            vn_tensor_set_f64(x, i, v[i]);
-        else
-            vn_tensor_set_i64(x, i, (int64_t)v[i]);
+        if (vn_dtype_is_float(type)) vn_tensor_set_f64(x, i, v[i]);
+        else vn_tensor_set_i64(x, i, (int64_t)v[i]);
     return x;
 }
 
@@ -102,18 +102,63 @@ static inline vn_tensor_t *one_ints(vn_test_t *t, vn_dtype_t type, int64_t n, co
 
 static inline vn_tensor_t *one_scalar(vn_test_t *t, vn_dtype_t type, double v) {
     vn_tensor_t *x = one_tensor(t, type, 0, NULL);
-    if (vn_dtype_is_float(type))
-        vn_tensor_set_f64(x, 0, v);
-    else
-        vn_tensor_set_i64(x, 0, (int64_t)v);
+    if (vn_dtype_is_float(type)) vn_tensor_set_f64(x, 0, v);
+    else vn_tensor_set_i64(x, 0, (int64_t)v);
     return x;
 }
 
 /** Numbers that bite: zeros, units, ends of formats, neighbours of powers of two. */
 static const double one_edges[] = {
-    0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -3, 6, 0x1p-149, -0x1p-149, 0x1p-126, 0x1.fffffep-127, 0x1.fffffep127, -0x1.fffffep127,
-    0x1.000002p0, 0x1.fffffep-1, 65504, 65520, 0x1p-24, 0x1p-14, 88.72284, -88.72284, -103.9721, 1e4, -1e4, 2e5, 3.14159265, 1.57079633,
-    0.785398163, 1e-4, -1e-4, 1e-8, -1e-8, 10, -10, 30, -30, -5.5, -9.25, -13, 0.99999, -0.99999, 1.00001, INFINITY, -INFINITY, NAN,
+    0.0,
+    -0.0,
+    1,
+    -1,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    3,
+    -3,
+    6,
+    0x1p-149,
+    -0x1p-149,
+    0x1p-126,
+    0x1.fffffep-127,
+    0x1.fffffep127,
+    -0x1.fffffep127,
+    0x1.000002p0,
+    0x1.fffffep-1,
+    65504,
+    65520,
+    0x1p-24,
+    0x1p-14,
+    88.72284,
+    -88.72284,
+    -103.9721,
+    1e4,
+    -1e4,
+    2e5,
+    3.14159265,
+    1.57079633,
+    0.785398163,
+    1e-4,
+    -1e-4,
+    1e-8,
+    -1e-8,
+    10,
+    -10,
+    30,
+    -30,
+    -5.5,
+    -9.25,
+    -13,
+    0.99999,
+    -0.99999,
+    1.00001,
+    INFINITY,
+    -INFINITY,
+    NAN,
 };
 enum { ONE_EDGES = sizeof one_edges / sizeof *one_edges };
 

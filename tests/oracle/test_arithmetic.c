@@ -111,7 +111,11 @@ VN_TEST(arithmetic, quotient_by_reciprocal) {
     }
     VN_ASSERT(t, beyond > 100);
     one_free(&c);
-    one_node_t strict = {.op = "Div", .version = 14, .n_in = 2, .want = VN_WANT_BOUND, .contract = "ieee",
+    one_node_t strict = {.op = "Div",
+                         .version = 14,
+                         .n_in = 2,
+                         .want = VN_WANT_BOUND,
+                         .contract = "ieee",
                          .in = {one_scalar(t, VN_F32, 1), one_scalar(t, VN_F32, 3)}};
     one_run(t, &strict);
     VN_ASSERT(t, strict.out[0].wide == NULL && strict.out[0].demand_equal);
@@ -120,7 +124,11 @@ VN_TEST(arithmetic, quotient_by_reciprocal) {
 
 /* daz: tau |b| for a subnormal a. */
 VN_TEST(arithmetic, daz_operand) {
-    one_node_t c = {.op = "Mul", .version = 14, .n_in = 2, .want = VN_WANT_BOUND, .contract = "subnormals=daz",
+    one_node_t c = {.op = "Mul",
+                    .version = 14,
+                    .n_in = 2,
+                    .want = VN_WANT_BOUND,
+                    .contract = "subnormals=daz",
                     .in = {one_scalar(t, VN_F32, 1e-39), one_scalar(t, VN_F32, 1e20)}};
     one_run(t, &c);
     VN_ASSERT_GE(t, c.out[0].bound[0], c.out[0].value[0]);
@@ -131,7 +139,8 @@ VN_TEST(arithmetic, daz_operand) {
 /* ---- pow, mod: edge tables of C and of the text ---- */
 
 static void pair_gives(vn_test_t *t, const char *op, int version, int fmod_attr, double a, double b, double want) {
-    one_node_t c = {.op = op, .version = version, .n_in = 2, .in = {one_scalar(t, VN_F32, a), one_scalar(t, VN_F32, b)}, .want = VN_WANT_BOUND};
+    one_node_t c = {
+        .op = op, .version = version, .n_in = 2, .in = {one_scalar(t, VN_F32, a), one_scalar(t, VN_F32, b)}, .want = VN_WANT_BOUND};
     if (fmod_attr >= 0) c.attrs[0] = (one_attr_t){"fmod", ONE_INT, fmod_attr, NULL};
     one_run(t, &c);
     const double got = vn_tensor_get_f64(c.out[0].tensor, 0);
@@ -142,19 +151,34 @@ static void pair_gives(vn_test_t *t, const char *op, int version, int fmod_attr,
 
 VN_TEST(arithmetic, pow_and_mod_specials) {
     static const double pow_table[][3] = {
-        {0, 0, 1}, {NAN, 0, 1}, {1, NAN, 1}, {-2, 3, -8}, {-2, 0.5, NAN}, {0, -1, INFINITY}, {-0.0, -1, -INFINITY}, {-0.0, 3, -0.0},
-        {-1, INFINITY, 1}, {0.5, INFINITY, 0}, {2, -INFINITY, 0}, {-INFINITY, 3, -INFINITY}, {-INFINITY, -3, -0.0}, {2, 10, 1024},
+        {0, 0, 1},
+        {NAN, 0, 1},
+        {1, NAN, 1},
+        {-2, 3, -8},
+        {-2, 0.5, NAN},
+        {0, -1, INFINITY},
+        {-0.0, -1, -INFINITY},
+        {-0.0, 3, -0.0},
+        {-1, INFINITY, 1},
+        {0.5, INFINITY, 0},
+        {2, -INFINITY, 0},
+        {-INFINITY, 3, -INFINITY},
+        {-INFINITY, -3, -0.0},
+        {2, 10, 1024},
     };
-    for (size_t k = 0; k < sizeof pow_table / sizeof *pow_table; ++k) pair_gives(t, "Pow", 15, -1, pow_table[k][0], pow_table[k][1], pow_table[k][2]);
+    for (size_t k = 0; k < sizeof pow_table / sizeof *pow_table; ++k)
+        pair_gives(t, "Pow", 15, -1, pow_table[k][0], pow_table[k][1], pow_table[k][2]);
     static const double fmod_table[][3] = {
         {5.5, 2, 1.5}, {-5.5, 2, -1.5}, {5.5, -2, 1.5}, {INFINITY, 2, NAN}, {2, 0, NAN}, {2, INFINITY, 2}, {NAN, 1, NAN}, {-4, 2, -0.0},
     };
-    for (size_t k = 0; k < sizeof fmod_table / sizeof *fmod_table; ++k) pair_gives(t, "Mod", 13, 1, fmod_table[k][0], fmod_table[k][1], fmod_table[k][2]);
+    for (size_t k = 0; k < sizeof fmod_table / sizeof *fmod_table; ++k)
+        pair_gives(t, "Mod", 13, 1, fmod_table[k][0], fmod_table[k][1], fmod_table[k][2]);
     static const double floor_table[][3] = {
-        {5.5, 2, 1.5}, {-5.5, 2, 0.5}, {5.5, -2, -0.5}, {-5.5, -2, -1.5}, {2, INFINITY, 2}, {-2, INFINITY, INFINITY}, {-0.0, 3, 0}, {0, -3, -0.0},
-        {4, -2, -0.0}, {1, 0, NAN},
+        {5.5, 2, 1.5}, {-5.5, 2, 0.5}, {5.5, -2, -0.5}, {-5.5, -2, -1.5}, {2, INFINITY, 2}, {-2, INFINITY, INFINITY},
+        {-0.0, 3, 0},  {0, -3, -0.0},  {4, -2, -0.0},   {1, 0, NAN},
     };
-    for (size_t k = 0; k < sizeof floor_table / sizeof *floor_table; ++k) pair_gives(t, "Mod", 28, 0, floor_table[k][0], floor_table[k][1], floor_table[k][2]);
+    for (size_t k = 0; k < sizeof floor_table / sizeof *floor_table; ++k)
+        pair_gives(t, "Mod", 28, 0, floor_table[k][0], floor_table[k][1], floor_table[k][2]);
     one_node_t bad = {.op = "Mod", .version = 13, .n_in = 2, .in = {one_scalar(t, VN_F32, 1), one_scalar(t, VN_F32, 1)}};
     VN_ASSERT_EQ(t, one_try(t, &bad), VN_ERR_DTYPE);
     one_free(&bad);
@@ -204,7 +228,8 @@ VN_TEST(arithmetic, integers_against_twins) {
         for (int i = 0; i < N; ++i) a[i] = random_int(&rng, type), b[i] = random_int(&rng, type);
         static const char *const ops[] = {"Add", "Sub", "Mul", "Div", "Mod", "Mod"};
         for (int o = 0; o < 6; ++o) {
-            one_node_t c = {.op = ops[o], .version = 14, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_ints(t, type, N, a), one_ints(t, type, N, b)}};
+            one_node_t c = {
+                .op = ops[o], .version = 14, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_ints(t, type, N, a), one_ints(t, type, N, b)}};
             if (o == 5) c.attrs[0] = (one_attr_t){"fmod", ONE_INT, 1, NULL};
             one_run(t, &c);
             bool zero_seen = false;
@@ -225,7 +250,8 @@ VN_TEST(arithmetic, integers_against_twins) {
                 if (o == 4 && want != 0 && (want < 0) != (y < 0)) want += y;
                 const int64_t got = vn_tensor_get_i64(c.out[0].tensor, i);
                 if (got != slow_wrap(type, want))
-                    vn_test_fail(t, __FILE__, __LINE__, "%s %s: %lld, %lld: %lld", vn_dtype_name(type), ops[o], (long long)a[i], (long long)b[i], (long long)got);
+                    vn_test_fail(t, __FILE__, __LINE__, "%s %s: %lld, %lld: %lld", vn_dtype_name(type), ops[o], (long long)a[i],
+                                 (long long)b[i], (long long)got);
             }
             VN_ASSERT(t, o < 3 || zero_seen);
             one_free(&c);
@@ -235,7 +261,8 @@ VN_TEST(arithmetic, integers_against_twins) {
 
 VN_TEST(arithmetic, integer_overflow_readings) {
     const double a[] = {200, 3}, b[] = {250, 2};
-    one_node_t c = {.op = "Sub", .version = 14, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_U8, 2, a), one_vector(t, VN_U8, 2, b)}};
+    one_node_t c = {
+        .op = "Sub", .version = 14, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_U8, 2, a), one_vector(t, VN_U8, 2, b)}};
     one_run(t, &c);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(c.out[0].tensor, 0), 206);
     VN_ASSERT_EQ(t, c.out[0].n_readings, 1);
@@ -244,14 +271,16 @@ VN_TEST(arithmetic, integer_overflow_readings) {
     one_free(&c);
     const double base[] = {2, -3, 10, 0, 7, -1, 2}, n[] = {31, 3, 9, 0, -2, -3, 62};
     const int64_t want[] = {-2147483648LL, -27, 1000000000, 1, 0, -1, 0};
-    one_node_t p = {.op = "Pow", .version = 15, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_I32, 7, base), one_vector(t, VN_I32, 7, n)}};
+    one_node_t p = {
+        .op = "Pow", .version = 15, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_I32, 7, base), one_vector(t, VN_I32, 7, n)}};
     one_run(t, &p);
     for (int i = 0; i < 7; ++i) VN_ASSERT_EQ(t, vn_tensor_get_i64(p.out[0].tensor, i), want[i]);
     VN_ASSERT_EQ(t, p.out[0].n_readings, 1);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(p.out[0].readings[0].value, 0), 2147483647);
     one_free(&p);
     const double fb[] = {4, 27, 10}, fe[] = {0.5, 1.0 / 3, -1};
-    one_node_t q = {.op = "Pow", .version = 15, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_I64, 3, fb), one_vector(t, VN_F32, 3, fe)}};
+    one_node_t q = {
+        .op = "Pow", .version = 15, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_I64, 3, fb), one_vector(t, VN_F32, 3, fe)}};
     one_run(t, &q);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(q.out[0].tensor, 0), 2);
     VN_ASSERT(t, q.out[0].either && vn_tensor_get_i64(q.out[0].either, 0) == 1); /* a pow that gives 1.9999999 */
@@ -264,7 +293,11 @@ VN_TEST(arithmetic, shifts_and_bits) {
     const double x[] = {-8, -1, -128, 3, 3, 64}, s[] = {1, 1, 7, 8, -1, 1};
     const int64_t right[] = {-4, -1, -1, 0, 0, 32}, left[] = {-16, -2, 0, 0, 0, -128};
     for (int dir = 0; dir < 2; ++dir) {
-        one_node_t c = {.op = "BitShift", .version = 28, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_I8, 6, x), one_vector(t, VN_I8, 6, s)},
+        one_node_t c = {.op = "BitShift",
+                        .version = 28,
+                        .n_in = 2,
+                        .want = VN_WANT_BOUND,
+                        .in = {one_vector(t, VN_I8, 6, x), one_vector(t, VN_I8, 6, s)},
                         .attrs = {{"direction", ONE_TEXT, 0, dir ? "LEFT" : "RIGHT"}}};
         one_run(t, &c);
         for (int i = 0; i < 6; ++i) VN_ASSERT_EQ(t, vn_tensor_get_i64(c.out[0].tensor, i), (dir ? left : right)[i]);
@@ -272,7 +305,11 @@ VN_TEST(arithmetic, shifts_and_bits) {
         one_free(&c);
     }
     const double u[] = {1, 255}, v[] = {9, 4};
-    one_node_t old = {.op = "BitShift", .version = 11, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_U8, 2, u), one_vector(t, VN_U8, 2, v)},
+    one_node_t old = {.op = "BitShift",
+                      .version = 11,
+                      .n_in = 2,
+                      .want = VN_WANT_BOUND,
+                      .in = {one_vector(t, VN_U8, 2, u), one_vector(t, VN_U8, 2, v)},
                       .attrs = {{"direction", ONE_TEXT, 0, "LEFT"}}};
     one_run(t, &old);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(old.out[0].tensor, 0), 0);
@@ -294,7 +331,8 @@ VN_TEST(arithmetic, shifts_and_bits) {
 
 VN_TEST(arithmetic, max_with_nan) {
     const double a[] = {NAN, 1, -0.0}, b[] = {0, NAN, 0.0};
-    one_node_t c = {.op = "Max", .version = 13, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 3, a), one_vector(t, VN_F32, 3, b)}};
+    one_node_t c = {
+        .op = "Max", .version = 13, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 3, a), one_vector(t, VN_F32, 3, b)}};
     one_run(t, &c);
     VN_ASSERT(t, isnan(vn_tensor_get_f64(c.out[0].tensor, 0)) && isnan(vn_tensor_get_f64(c.out[0].tensor, 1)));
     VN_ASSERT_EQ(t, c.out[0].n_readings, 1);
@@ -345,13 +383,18 @@ VN_TEST(arithmetic, sum_and_mean_true_tight_sharp) {
 
 VN_TEST(arithmetic, clip_rules) {
     const double x[] = {-3, 0.5, 9, NAN, INFINITY};
-    one_node_t c = {.op = "Clip", .version = 13, .n_in = 3, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 5, x), one_scalar(t, VN_F32, 2), one_scalar(t, VN_F32, 1)}};
+    one_node_t c = {.op = "Clip",
+                    .version = 13,
+                    .n_in = 3,
+                    .want = VN_WANT_BOUND,
+                    .in = {one_vector(t, VN_F32, 5, x), one_scalar(t, VN_F32, 2), one_scalar(t, VN_F32, 1)}};
     one_run(t, &c); /* min above max: everything becomes max */
     for (int i = 0; i < 3; ++i) VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].tensor, i), 1);
     VN_ASSERT(t, isnan(vn_tensor_get_f64(c.out[0].tensor, 3)) && c.out[0].n_readings == 2);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].readings[0].value, 3), 2);
     one_free(&c);
-    one_node_t open = {.op = "Clip", .version = 13, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 5, x), one_scalar(t, VN_F32, 0)}};
+    one_node_t open = {
+        .op = "Clip", .version = 13, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 5, x), one_scalar(t, VN_F32, 0)}};
     one_run(t, &open);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(open.out[0].tensor, 4), 0x1.fffffep127);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(open.out[0].readings[open.out[0].n_readings - 1].value, 4), INFINITY);
@@ -368,8 +411,8 @@ VN_TEST(arithmetic, clip_rules) {
 
 VN_TEST(arithmetic, broadcast_against_indices) {
     static const int64_t shapes[][2][4] = {
-        {{2, 3, 4, 5}, {2, 3, 4, 5}}, {{2, 3, 4, 5}, {1, 1, 1, 1}}, {{2, 3, 4, 5}, {1, 3, 1, 1}}, {{2, 3, 4, 5}, {1, 1, 1, 5}}, {{1, 3, 1, 5}, {2, 1, 4, 1}},
-        {{2, 1, 4, 5}, {1, 3, 4, 1}}, {{0, 3, 4, 5}, {1, 3, 1, 5}}, {{2, 3, 700, 3}, {1, 1, 1, 3}},
+        {{2, 3, 4, 5}, {2, 3, 4, 5}}, {{2, 3, 4, 5}, {1, 1, 1, 1}}, {{2, 3, 4, 5}, {1, 3, 1, 1}}, {{2, 3, 4, 5}, {1, 1, 1, 5}},
+        {{1, 3, 1, 5}, {2, 1, 4, 1}}, {{2, 1, 4, 5}, {1, 3, 4, 1}}, {{0, 3, 4, 5}, {1, 3, 1, 5}}, {{2, 3, 700, 3}, {1, 1, 1, 3}},
     };
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; ++k) {
         one_node_t c = {.op = "Sub", .version = 14, .n_in = 2, .want = VN_WANT_BOUND};
@@ -426,6 +469,7 @@ VN_TEST(arithmetic, threads_do_not_matter) {
 
 VN_TEST_MAIN(VN_CASE(arithmetic, one_rounding_f32), VN_CASE(arithmetic, one_rounding_f16), VN_CASE(arithmetic, one_rounding_bf16),
              VN_CASE(arithmetic, one_rounding_f64), VN_CASE(arithmetic, quotient_by_reciprocal), VN_CASE(arithmetic, daz_operand),
-             VN_CASE(arithmetic, pow_and_mod_specials), VN_CASE(arithmetic, integers_against_twins), VN_CASE(arithmetic, integer_overflow_readings),
-             VN_CASE(arithmetic, shifts_and_bits), VN_CASE(arithmetic, max_with_nan), VN_CASE(arithmetic, sum_and_mean_true_tight_sharp),
-             VN_CASE(arithmetic, clip_rules), VN_CASE(arithmetic, broadcast_against_indices), VN_CASE(arithmetic, threads_do_not_matter))
+             VN_CASE(arithmetic, pow_and_mod_specials), VN_CASE(arithmetic, integers_against_twins),
+             VN_CASE(arithmetic, integer_overflow_readings), VN_CASE(arithmetic, shifts_and_bits), VN_CASE(arithmetic, max_with_nan),
+             VN_CASE(arithmetic, sum_and_mean_true_tight_sharp), VN_CASE(arithmetic, clip_rules),
+             VN_CASE(arithmetic, broadcast_against_indices), VN_CASE(arithmetic, threads_do_not_matter))

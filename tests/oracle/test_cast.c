@@ -13,9 +13,9 @@ typedef struct small {
 } small_t;
 
 static const small_t formats[] = {
-    {VN_F16, 5, 10, 15, 65504, true, false},      {VN_BF16, 8, 7, 127, 0x1.fep127, true, false},
-    {VN_F8E4M3FN, 4, 3, 7, 448, false, false},    {VN_F8E4M3FNUZ, 4, 3, 8, 240, false, true},
-    {VN_F8E5M2, 5, 2, 15, 57344, true, false},    {VN_F8E5M2FNUZ, 5, 2, 16, 57344, false, true},
+    {VN_F16, 5, 10, 15, 65504, true, false},   {VN_BF16, 8, 7, 127, 0x1.fep127, true, false},
+    {VN_F8E4M3FN, 4, 3, 7, 448, false, false}, {VN_F8E4M3FNUZ, 4, 3, 8, 240, false, true},
+    {VN_F8E5M2, 5, 2, 15, 57344, true, false}, {VN_F8E5M2FNUZ, 5, 2, 16, 57344, false, true},
     {VN_F4E2M1, 2, 1, 1, 6, false, false},
 };
 
@@ -47,10 +47,8 @@ static double nearest(const list_t *l, double x, bool *over) {
     }
     while (hi - lo > 1) {
         const int mid = (lo + hi) / 2;
-        if (l->member[mid] <= a)
-            lo = mid;
-        else
-            hi = mid;
+        if (l->member[mid] <= a) lo = mid;
+        else hi = mid;
     }
     const double below = a - l->member[lo], above = l->member[hi] - a;
     const int k = below < above || (below == above && lo % 2 == 0) ? lo : hi;
@@ -78,7 +76,11 @@ static void same_numbers(vn_test_t *t, const char *what, double x, double got, d
 }
 
 static void cast_all(vn_test_t *t, vn_tensor_t *x, const small_t *f, const list_t *l, bool saturate, int version) {
-    one_node_t c = {.op = "Cast", .version = version, .n_in = 1, .in = {x}, .want = VN_WANT_BOUND,
+    one_node_t c = {.op = "Cast",
+                    .version = version,
+                    .n_in = 1,
+                    .in = {x},
+                    .want = VN_WANT_BOUND,
                     .attrs = {{"to", ONE_INT, f->type, NULL}, {"saturate", ONE_INT, saturate, NULL}}};
     one_run(t, &c);
     VN_ASSERT(t, c.out[0].demand_equal);
@@ -134,7 +136,12 @@ VN_TEST(cast, midpoints_of_every_format) {
 /* Through f32 first, f64 to f16 gives another number: the very fault that must not pass. */
 VN_TEST(cast, double_rounding_is_outside) {
     const double v = 1 + 0x1p-11 + 0x1p-40;
-    one_node_t c = {.op = "Cast", .version = 21, .n_in = 1, .in = {one_scalar(t, VN_F64, v)}, .attrs = {{"to", ONE_INT, VN_F16, NULL}}, .want = VN_WANT_BOUND};
+    one_node_t c = {.op = "Cast",
+                    .version = 21,
+                    .n_in = 1,
+                    .in = {one_scalar(t, VN_F64, v)},
+                    .attrs = {{"to", ONE_INT, VN_F16, NULL}},
+                    .want = VN_WANT_BOUND};
     one_run(t, &c);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].tensor, 0), 1 + 0x1p-10);
     VN_ASSERT_DEQ(t, vn_round_to(VN_FMT_F16, (double)(float)v, VN_RNE, false), 1.0);
@@ -163,8 +170,13 @@ VN_TEST(cast, integers_keep_low_bits) {
 
 /* 64-bit integers round once, however close to a tie they lie. */
 VN_TEST(cast, wide_integers_round_once) {
-    const int64_t v[] = {(INT64_C(1) << 62) + (INT64_C(1) << 38) + 1, (INT64_C(1) << 62) + (INT64_C(1) << 38), -((INT64_C(1) << 62) + (INT64_C(1) << 38) + 1),
-                         INT64_MAX, INT64_MIN, (INT64_C(1) << 53) + 1, (INT64_C(1) << 24) + 1};
+    const int64_t v[] = {(INT64_C(1) << 62) + (INT64_C(1) << 38) + 1,
+                         (INT64_C(1) << 62) + (INT64_C(1) << 38),
+                         -((INT64_C(1) << 62) + (INT64_C(1) << 38) + 1),
+                         INT64_MAX,
+                         INT64_MIN,
+                         (INT64_C(1) << 53) + 1,
+                         (INT64_C(1) << 24) + 1};
     one_node_t c = {.op = "Cast", .version = 21, .n_in = 1, .in = {one_ints(t, VN_I64, 7, v)}, .attrs = {{"to", ONE_INT, VN_F32, NULL}}};
     one_run(t, &c);
     for (int i = 0; i < 7; ++i) VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].tensor, i), (double)(float)v[i]); /* hardware rounds once */
@@ -178,7 +190,12 @@ VN_TEST(cast, wide_integers_round_once) {
 
 VN_TEST(cast, float_to_integer_readings) {
     const double v[] = {3.7, -0.4, 260, -2, 1e9, NAN, 255.9};
-    one_node_t c = {.op = "Cast", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 7, v)}, .attrs = {{"to", ONE_INT, VN_U8, NULL}}, .want = VN_WANT_BOUND};
+    one_node_t c = {.op = "Cast",
+                    .version = 13,
+                    .n_in = 1,
+                    .in = {one_vector(t, VN_F32, 7, v)},
+                    .attrs = {{"to", ONE_INT, VN_U8, NULL}},
+                    .want = VN_WANT_BOUND};
     one_run(t, &c);
     const int64_t saturated[] = {3, 0, 255, 0, 255, 0, 255}, low[] = {3, 0, 4, 254, 0, 0, 255};
     VN_ASSERT_EQ(t, c.out[0].n_readings, 2);
@@ -189,7 +206,12 @@ VN_TEST(cast, float_to_integer_readings) {
     }
     one_free(&c);
     const double w[] = {3e9, -1.5, 0x1p62};
-    one_node_t d = {.op = "Cast", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 3, w)}, .attrs = {{"to", ONE_INT, VN_I32, NULL}}, .want = VN_WANT_BOUND};
+    one_node_t d = {.op = "Cast",
+                    .version = 13,
+                    .n_in = 1,
+                    .in = {one_vector(t, VN_F32, 3, w)},
+                    .attrs = {{"to", ONE_INT, VN_I32, NULL}},
+                    .want = VN_WANT_BOUND};
     one_run(t, &d);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(d.out[0].tensor, 0), INT32_MAX);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(d.out[0].tensor, 1), -1);
@@ -210,13 +232,28 @@ VN_TEST(cast, powers_of_two) {
         int saturate;
         double x, y;
     } table[] = {
-        {"up", 1, 1.01, 2},          {"down", 1, 1.99, 1},        {"nearest", 1, 1.49, 1},     {"nearest", 1, 1.5, 2},
-        {"up", 1, 0, 0x1p-127},      {"nearest", 0, 0, NAN},      {"up", 1, INFINITY, 0x1p127}, {"nearest", 0, INFINITY, NAN},
-        {"up", 1, 0x1.8p127, 0x1p127}, {"nearest", 0, 0x1.8p127, NAN}, {"up", 1, NAN, NAN},       {"up", 1, 4, 4},
+        {"up", 1, 1.01, 2},
+        {"down", 1, 1.99, 1},
+        {"nearest", 1, 1.49, 1},
+        {"nearest", 1, 1.5, 2},
+        {"up", 1, 0, 0x1p-127},
+        {"nearest", 0, 0, NAN},
+        {"up", 1, INFINITY, 0x1p127},
+        {"nearest", 0, INFINITY, NAN},
+        {"up", 1, 0x1.8p127, 0x1p127},
+        {"nearest", 0, 0x1.8p127, NAN},
+        {"up", 1, NAN, NAN},
+        {"up", 1, 4, 4},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; ++k) {
-        one_node_t c = {.op = "Cast", .version = 24, .n_in = 1, .in = {one_scalar(t, VN_F32, table[k].x)}, .want = VN_WANT_BOUND,
-                        .attrs = {{"to", ONE_INT, VN_F8E8M0, NULL}, {"saturate", ONE_INT, table[k].saturate, NULL}, {"round_mode", ONE_TEXT, 0, table[k].mode}}};
+        one_node_t c = {.op = "Cast",
+                        .version = 24,
+                        .n_in = 1,
+                        .in = {one_scalar(t, VN_F32, table[k].x)},
+                        .want = VN_WANT_BOUND,
+                        .attrs = {{"to", ONE_INT, VN_F8E8M0, NULL},
+                                  {"saturate", ONE_INT, table[k].saturate, NULL},
+                                  {"round_mode", ONE_TEXT, 0, table[k].mode}}};
         one_run(t, &c);
         same_numbers(t, table[k].mode, table[k].x, vn_tensor_get_f64(c.out[0].tensor, 0), table[k].y);
         one_free(&c);
@@ -258,9 +295,10 @@ VN_TEST(cast, reading_literals) {
         bool good;
         double value;
     } table[] = {
-        {"3.14", true, 3.14}, {"1000", true, 1000}, {"1e-5", true, 1e-5}, {"1E8", true, 1e8}, {"+INF", true, INFINITY}, {"inf", true, INFINITY},
-        {"-Inf", true, -INFINITY}, {"nAn", true, NAN}, {"Hello World!", false, 0}, {"", false, 0}, {"0x10", false, 0}, {"1e", false, 0},
-        {" 1", false, 0}, {"1 ", false, 0}, {"infinity", false, 0}, {".", false, 0}, {"-.5", true, -0.5}, {"--1", false, 0},
+        {"3.14", true, 3.14},    {"1000", true, 1000},      {"1e-5", true, 1e-5}, {"1E8", true, 1e8},         {"+INF", true, INFINITY},
+        {"inf", true, INFINITY}, {"-Inf", true, -INFINITY}, {"nAn", true, NAN},   {"Hello World!", false, 0}, {"", false, 0},
+        {"0x10", false, 0},      {"1e", false, 0},          {" 1", false, 0},     {"1 ", false, 0},           {"infinity", false, 0},
+        {".", false, 0},         {"-.5", true, -0.5},       {"--1", false, 0},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; ++k) {
         double d = 0;
@@ -288,7 +326,12 @@ VN_TEST(cast, text_tensors) {
     VN_ASSERT(t, c.out[0].flags && c.out[0].flags[2] == VN_EL_VOID && c.out[0].flags[0] == 0);
     one_free(&c);
     const double v[] = {1, 0};
-    one_node_t d = {.op = "Cast", .version = 13, .n_in = 1, .in = {one_vector(t, VN_BOOL, 2, v)}, .attrs = {{"to", ONE_INT, VN_STRING, NULL}}, .want = VN_WANT_BOUND};
+    one_node_t d = {.op = "Cast",
+                    .version = 13,
+                    .n_in = 1,
+                    .in = {one_vector(t, VN_BOOL, 2, v)},
+                    .attrs = {{"to", ONE_INT, VN_STRING, NULL}},
+                    .want = VN_WANT_BOUND};
     one_run(t, &d);
     VN_ASSERT_STR(t, ((const vn_string_t *)d.out[0].tensor->data)[0].text, "True");
     VN_ASSERT_EQ(t, d.out[0].n_readings, 1);

@@ -8,13 +8,22 @@ VN_TEST(compare, table_of_specials) {
         double a, b;
         int want[5];
     } table[] = {
-        {1, 1, {1, 0, 1, 0, 1}},           {1, 2, {0, 0, 0, 1, 1}},   {2, 1, {0, 1, 1, 0, 0}}, {NAN, 1, {0, 0, 0, 0, 0}},
-        {NAN, NAN, {0, 0, 0, 0, 0}},       {-0.0, 0, {1, 0, 1, 0, 1}}, {INFINITY, INFINITY, {1, 0, 1, 0, 1}},
+        {1, 1, {1, 0, 1, 0, 1}},
+        {1, 2, {0, 0, 0, 1, 1}},
+        {2, 1, {0, 1, 1, 0, 0}},
+        {NAN, 1, {0, 0, 0, 0, 0}},
+        {NAN, NAN, {0, 0, 0, 0, 0}},
+        {-0.0, 0, {1, 0, 1, 0, 1}},
+        {INFINITY, INFINITY, {1, 0, 1, 0, 1}},
         {-INFINITY, 0x1p-149, {0, 0, 0, 1, 1}},
     };
     for (int o = 0; o < 5; ++o)
         for (size_t k = 0; k < sizeof table / sizeof *table; ++k) {
-            one_node_t c = {.op = ops[o], .version = 19, .n_in = 2, .in = {one_scalar(t, VN_F32, table[k].a), one_scalar(t, VN_F32, table[k].b)}, .want = VN_WANT_BOUND};
+            one_node_t c = {.op = ops[o],
+                            .version = 19,
+                            .n_in = 2,
+                            .in = {one_scalar(t, VN_F32, table[k].a), one_scalar(t, VN_F32, table[k].b)},
+                            .want = VN_WANT_BOUND};
             one_run(t, &c);
             VN_ASSERT_EQ(t, vn_tensor_get_i64(c.out[0].tensor, 0), table[k].want[o]);
             VN_ASSERT(t, c.out[0].either == NULL);
@@ -86,4 +95,5 @@ VN_TEST(compare, where_moves_bits) {
     one_free(&s);
 }
 
-VN_TEST_MAIN(VN_CASE(compare, table_of_specials), VN_CASE(compare, integers_of_every_type), VN_CASE(compare, strings), VN_CASE(compare, where_moves_bits))
+VN_TEST_MAIN(VN_CASE(compare, table_of_specials), VN_CASE(compare, integers_of_every_type), VN_CASE(compare, strings),
+             VN_CASE(compare, where_moves_bits))

@@ -10,16 +10,18 @@ enum { BITS = 400 };
 
 typedef void (*exact_fn)(mpfr_t y, const mpfr_t x, const double *p);
 
-#define MP(name, call)                                                 \
+#define MP(name, call)                                                \
     static void x_##name(mpfr_t y, const mpfr_t x, const double *p) { \
-        (void)p;                                                       \
-        call(y, x, MPFR_RNDN);                                         \
+        (void)p;                                                      \
+        call(y, x, MPFR_RNDN);                                        \
     }
-MP(exp, mpfr_exp) MP(log, mpfr_log) MP(sin, mpfr_sin) MP(cos, mpfr_cos) MP(tan, mpfr_tan) MP(asin, mpfr_asin) MP(acos, mpfr_acos)
-MP(atan, mpfr_atan) MP(sinh, mpfr_sinh) MP(cosh, mpfr_cosh) MP(tanh, mpfr_tanh) MP(asinh, mpfr_asinh) MP(acosh, mpfr_acosh)
-MP(atanh, mpfr_atanh) MP(erf, mpfr_erf) MP(sqrt, mpfr_sqrt)
+MP(exp, mpfr_exp)
+MP(log, mpfr_log)
+MP(sin, mpfr_sin) MP(cos, mpfr_cos) MP(tan, mpfr_tan) MP(asin, mpfr_asin) MP(acos, mpfr_acos) MP(atan, mpfr_atan) MP(sinh, mpfr_sinh)
+    MP(cosh, mpfr_cosh) MP(tanh, mpfr_tanh) MP(asinh, mpfr_asinh) MP(acosh, mpfr_acosh) MP(atanh, mpfr_atanh) MP(erf, mpfr_erf)
+        MP(sqrt, mpfr_sqrt)
 
-static void x_reciprocal(mpfr_t y, const mpfr_t x, const double *p) {
+            static void x_reciprocal(mpfr_t y, const mpfr_t x, const double *p) {
     (void)p;
     mpfr_ui_div(y, 1, x, MPFR_RNDN);
 }
@@ -44,16 +46,12 @@ static void scaled_expm1(mpfr_t y, const mpfr_t x, double scale) {
     mpfr_mul_d(y, y, scale, MPFR_RNDN);
 }
 static void x_elu(mpfr_t y, const mpfr_t x, const double *p) {
-    if (mpfr_sgn(x) < 0)
-        scaled_expm1(y, x, p[0]);
-    else
-        mpfr_set(y, x, MPFR_RNDN);
+    if (mpfr_sgn(x) < 0) scaled_expm1(y, x, p[0]);
+    else mpfr_set(y, x, MPFR_RNDN);
 }
 static void x_selu(mpfr_t y, const mpfr_t x, const double *p) {
-    if (mpfr_sgn(x) <= 0)
-        scaled_expm1(y, x, p[0]);
-    else
-        mpfr_set(y, x, MPFR_RNDN);
+    if (mpfr_sgn(x) <= 0) scaled_expm1(y, x, p[0]);
+    else mpfr_set(y, x, MPFR_RNDN);
     mpfr_mul_d(y, y, p[1], MPFR_RNDN);
 }
 static void x_celu(mpfr_t y, const mpfr_t x, const double *p) {
@@ -137,12 +135,9 @@ static void x_leaky(mpfr_t y, const mpfr_t x, const double *p) {
     if (mpfr_sgn(x) < 0) mpfr_mul_d(y, x, p[0], MPFR_RNDN);
 }
 static void x_shrink(mpfr_t y, const mpfr_t x, const double *p) {
-    if (mpfr_cmp_d(x, -p[0]) < 0)
-        mpfr_add_d(y, x, p[1], MPFR_RNDN);
-    else if (mpfr_cmp_d(x, p[0]) > 0)
-        mpfr_sub_d(y, x, p[1], MPFR_RNDN);
-    else
-        mpfr_set_zero(y, 1);
+    if (mpfr_cmp_d(x, -p[0]) < 0) mpfr_add_d(y, x, p[1], MPFR_RNDN);
+    else if (mpfr_cmp_d(x, p[0]) > 0) mpfr_sub_d(y, x, p[1], MPFR_RNDN);
+    else mpfr_set_zero(y, 1);
 }
 
 static const double alpha_selu = 1.67326319217681884765625f, gamma_selu = 1.05070102214813232421875f;
@@ -152,7 +147,7 @@ typedef struct fn_case {
     int version;
     exact_fn exact;
     vn_fn_id_t id;
-    double p[2]; /* the operator's defaults, as f32 */
+    double p[2];      /* the operator's defaults, as f32 */
     const char *form; /* Gelu */
     double lo, hi;    /* range of random arguments */
 } fn_case_t;
@@ -255,14 +250,17 @@ static void check_values(vn_test_t *t, vn_rng_t *rng, vn_dtype_t type) {
             mpfr_set_d(x, v, MPFR_RNDN);
             cases[k].exact(y, x, cases[k].p);
             if (!mpfr_number_p(y) || fabs(mpfr_get_d(y, MPFR_RNDN)) > DBL_MAX) {
-                if (isfinite(r->value[i])) vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a, not finite in truth", cases[k].op, v, r->value[i]);
+                if (isfinite(r->value[i]))
+                    vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a, not finite in truth", cases[k].op, v, r->value[i]);
                 continue;
             }
             const double own = (r->own ? r->own[i] : 0x1p-52 * fabs(r->value[i])) + 0x1p-1074;
             const double d = distance(r->value[i], r->lo ? r->lo[i] : 0, y);
-            const double slack = type == VN_F64 && r->demand_equal ? 0x1p-100 * fabs(r->value[i]) : 0; /* once rounded: value + lo to 2^-100 */
+            const double slack =
+                type == VN_F64 && r->demand_equal ? 0x1p-100 * fabs(r->value[i]) : 0; /* once rounded: value + lo to 2^-100 */
             if (!(d <= own + slack))
-                vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a + %a: off by %a, own error %a", cases[k].op, v, r->value[i], r->lo ? r->lo[i] : 0, d, own);
+                vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a + %a: off by %a, own error %a", cases[k].op, v, r->value[i],
+                             r->lo ? r->lo[i] : 0, d, own);
         }
         one_free(&n);
     }
@@ -436,9 +434,11 @@ static void exhaustive(vn_test_t *t, vn_dtype_t type, const fn_case_t *c, float 
         unequal += y != got;
         if (r->demand_equal && y != got) vn_test_fail(t, __FILE__, __LINE__, "%s(%a): %a, %a", c->op, v, y, got);
         const double room = r->wide ? fmax(r->wide[i], r->bound[i]) : r->bound[i];
-        if (!(fabs(y - r->value[i]) <= room)) vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a, oracle %a, room %a", c->op, v, y, r->value[i], room);
+        if (!(fabs(y - r->value[i]) <= room))
+            vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a, oracle %a, room %a", c->op, v, y, r->value[i], room);
         const double up = vn_round_to(f, got + 1.1 * vn_ulp(f, got), VN_RNE, false); /* sharp: the next but one neighbour is outside */
-        if (fabs(got) > 0x1p-12 && isfinite(up)) bitten += fabs(up - r->value[i]) > r->bound[i] || fabs(got - r->value[i]) > 0.49 * vn_ulp(f, got);
+        if (fabs(got) > 0x1p-12 && isfinite(up))
+            bitten += fabs(up - r->value[i]) > r->bound[i] || fabs(got - r->value[i]) > 0.49 * vn_ulp(f, got);
     }
     VN_ASSERT(t, unequal < 655);
     VN_ASSERT(t, bitten > 1000);
@@ -477,16 +477,49 @@ VN_TEST(elementwise, specials) {
         int version;
         double x, y;
     } table[] = {
-        {"Relu", 14, -0.0, 0}, {"Relu", 14, NAN, NAN}, {"Relu", 14, -INFINITY, 0}, {"Sign", 13, -0.0, 0}, {"Sign", 13, NAN, NAN},
-        {"Sign", 13, -3, -1}, {"Round", 22, 0.5, 0}, {"Round", 22, 1.5, 2}, {"Round", 22, 2.5, 2}, {"Round", 22, -2.5, -2},
-        {"Round", 22, -0.0, -0.0}, {"Ceil", 13, -0.5, -0.0}, {"Floor", 13, -0.0, -0.0}, {"Floor", 13, -1.5, -2}, {"Sqrt", 13, -1, NAN},
-        {"Sqrt", 13, -0.0, -0.0}, {"Log", 13, 0, -INFINITY}, {"Log", 13, -1, NAN}, {"Reciprocal", 13, -0.0, -INFINITY},
-        {"Gelu", 20, -INFINITY, -0.0}, {"Gelu", 20, INFINITY, INFINITY}, {"Mish", 22, -INFINITY, -0.0}, {"Swish", 24, -INFINITY, -0.0},
-        {"Softplus", 22, -INFINITY, 0}, {"Softplus", 22, 1000, 1000}, {"Sigmoid", 13, -INFINITY, 0}, {"Sigmoid", 13, INFINITY, 1},
-        {"Elu", 22, -INFINITY, -1}, {"Softsign", 22, -INFINITY, -1}, {"HardSigmoid", 22, NAN, NAN}, {"HardSwish", 22, -INFINITY, -0.0},
-        {"ThresholdedRelu", 22, NAN, 0}, {"ThresholdedRelu", 22, 1, 0}, {"Shrink", 9, NAN, 0}, {"Neg", 13, 0, -0.0}, {"Abs", 13, -0.0, 0},
-        {"Exp", 13, 100, INFINITY}, {"Exp", 13, -INFINITY, 0}, {"Asin", 22, 1.5, NAN}, {"Acosh", 22, 0.5, NAN}, {"Atanh", 22, 1, INFINITY},
-        {"Erf", 13, INFINITY, 1}, {"Tanh", 13, -0.0, -0.0},
+        {"Relu", 14, -0.0, 0},
+        {"Relu", 14, NAN, NAN},
+        {"Relu", 14, -INFINITY, 0},
+        {"Sign", 13, -0.0, 0},
+        {"Sign", 13, NAN, NAN},
+        {"Sign", 13, -3, -1},
+        {"Round", 22, 0.5, 0},
+        {"Round", 22, 1.5, 2},
+        {"Round", 22, 2.5, 2},
+        {"Round", 22, -2.5, -2},
+        {"Round", 22, -0.0, -0.0},
+        {"Ceil", 13, -0.5, -0.0},
+        {"Floor", 13, -0.0, -0.0},
+        {"Floor", 13, -1.5, -2},
+        {"Sqrt", 13, -1, NAN},
+        {"Sqrt", 13, -0.0, -0.0},
+        {"Log", 13, 0, -INFINITY},
+        {"Log", 13, -1, NAN},
+        {"Reciprocal", 13, -0.0, -INFINITY},
+        {"Gelu", 20, -INFINITY, -0.0},
+        {"Gelu", 20, INFINITY, INFINITY},
+        {"Mish", 22, -INFINITY, -0.0},
+        {"Swish", 24, -INFINITY, -0.0},
+        {"Softplus", 22, -INFINITY, 0},
+        {"Softplus", 22, 1000, 1000},
+        {"Sigmoid", 13, -INFINITY, 0},
+        {"Sigmoid", 13, INFINITY, 1},
+        {"Elu", 22, -INFINITY, -1},
+        {"Softsign", 22, -INFINITY, -1},
+        {"HardSigmoid", 22, NAN, NAN},
+        {"HardSwish", 22, -INFINITY, -0.0},
+        {"ThresholdedRelu", 22, NAN, 0},
+        {"ThresholdedRelu", 22, 1, 0},
+        {"Shrink", 9, NAN, 0},
+        {"Neg", 13, 0, -0.0},
+        {"Abs", 13, -0.0, 0},
+        {"Exp", 13, 100, INFINITY},
+        {"Exp", 13, -INFINITY, 0},
+        {"Asin", 22, 1.5, NAN},
+        {"Acosh", 22, 0.5, NAN},
+        {"Atanh", 22, 1, INFINITY},
+        {"Erf", 13, INFINITY, 1},
+        {"Tanh", 13, -0.0, -0.0},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; ++k) expect(t, table[k].op, table[k].version, table[k].x, table[k].y);
     const double v[] = {-0.0, NAN, -0.3};
@@ -498,14 +531,20 @@ VN_TEST(elementwise, specials) {
     const double ends[] = {-INFINITY, INFINITY, 1};
     one_node_t soft = {.op = "Softsign", .version = 22, .n_in = 1, .in = {one_vector(t, VN_F32, 3, ends)}, .want = VN_WANT_BOUND};
     one_run(t, &soft); /* the formula gives inf/inf; the limit is 1 */
-    VN_ASSERT(t, soft.out[0].flags && soft.out[0].flags[0] == VN_EL_NAN_OK && soft.out[0].flags[1] == VN_EL_NAN_OK && soft.out[0].flags[2] == 0);
+    VN_ASSERT(t, soft.out[0].flags && soft.out[0].flags[0] == VN_EL_NAN_OK && soft.out[0].flags[1] == VN_EL_NAN_OK &&
+                     soft.out[0].flags[2] == 0);
     one_free(&soft);
 }
 
 /* In f16 arithmetic inside an f32 tensor, an operation rounds to f16 first: bits cannot be demanded, the bound is half an ulp of f16. */
 VN_TEST(elementwise, narrow_accumulator) {
     const double x[] = {3, 0.1};
-    one_node_t n = {.op = "Reciprocal", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 2, x)}, .want = VN_WANT_BOUND, .contract = "accumulator=f16"};
+    one_node_t n = {.op = "Reciprocal",
+                    .version = 13,
+                    .n_in = 1,
+                    .in = {one_vector(t, VN_F32, 2, x)},
+                    .want = VN_WANT_BOUND,
+                    .contract = "accumulator=f16"};
     one_run(t, &n);
     VN_ASSERT(t, !n.out[0].demand_equal);
     for (int i = 0; i < 2; ++i) {
@@ -536,7 +575,11 @@ VN_TEST(elementwise, argument_reduction) {
 VN_TEST(elementwise, subnormal_operands) {
     const double x[] = {0x1p-140, 1.0};
     for (int daz = 0; daz < 2; ++daz) {
-        one_node_t n = {.op = "Sqrt", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 2, x)}, .want = VN_WANT_BOUND,
+        one_node_t n = {.op = "Sqrt",
+                        .version = 13,
+                        .n_in = 1,
+                        .in = {one_vector(t, VN_F32, 2, x)},
+                        .want = VN_WANT_BOUND,
                         .contract = daz ? "subnormals=daz" : "ieee"};
         one_run(t, &n);
         VN_ASSERT(t, daz ? n.out[0].bound[0] >= 0x1p-70 : n.out[0].bound[0] <= 0x1p-94);
@@ -544,7 +587,8 @@ VN_TEST(elementwise, subnormal_operands) {
         VN_ASSERT_LE(t, n.out[0].bound[1], 0x1p-24 + 0x1p-149);
         one_free(&n);
     }
-    one_node_t log0 = {.op = "Log", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 1, x)}, .want = VN_WANT_BOUND, .contract = "subnormals=daz"};
+    one_node_t log0 = {
+        .op = "Log", .version = 13, .n_in = 1, .in = {one_vector(t, VN_F32, 1, x)}, .want = VN_WANT_BOUND, .contract = "subnormals=daz"};
     one_run(t, &log0);
     VN_ASSERT(t, isinf(log0.out[0].bound[0])); /* log of a flushed operand is -inf: nothing can be said */
     one_free(&log0);
@@ -555,7 +599,8 @@ VN_TEST(elementwise, refuses) {
     VN_ASSERT_EQ(t, one_try(t, &n), VN_ERR_DTYPE);
     VN_ASSERT_HAS(t, n.err.text, "i32");
     one_free(&n);
-    one_node_t g = {.op = "Gelu", .version = 20, .n_in = 1, .in = {one_scalar(t, VN_F32, 1)}, .attrs = {{"approximate", ONE_TEXT, 0, "cubic"}}};
+    one_node_t g = {
+        .op = "Gelu", .version = 20, .n_in = 1, .in = {one_scalar(t, VN_F32, 1)}, .attrs = {{"approximate", ONE_TEXT, 0, "cubic"}}};
     VN_ASSERT_EQ(t, one_try(t, &g), VN_ERR_UNSUPPORTED);
     one_free(&g);
 }
@@ -563,5 +608,4 @@ VN_TEST(elementwise, refuses) {
 VN_TEST_MAIN(VN_CASE(elementwise, values_f32), VN_CASE(elementwise, values_f64), VN_CASE(elementwise, budget_true_tight_sharp),
              VN_CASE(elementwise, f32_evaluations_are_inside), VN_CASE(elementwise, second_tier_is_sharp), VN_CASE(elementwise, every_f16),
              VN_CASE(elementwise, every_bf16), VN_CASE(elementwise, specials), VN_CASE(elementwise, narrow_accumulator),
-             VN_CASE(elementwise, argument_reduction), VN_CASE(elementwise, subnormal_operands),
-             VN_CASE(elementwise, refuses))
+             VN_CASE(elementwise, argument_reduction), VN_CASE(elementwise, subnormal_operands), VN_CASE(elementwise, refuses))

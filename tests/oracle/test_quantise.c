@@ -28,7 +28,11 @@ VN_TEST(quantise, codes_against_the_text) {
         double v[N];
         for (int i = 0; i < N; ++i) /* grid points, ties, and everything else */
             v[i] = i % 3 == 0 ? (float)((double)((int)vn_rng_below(&rng, 600) - 300) * 0.5 * s) : vn_rng_normal(&rng) * s * 100;
-        one_node_t c = {.op = "QuantizeLinear", .version = 25, .n_in = 3, .want = VN_WANT_BOUND, .contract = "ieee",
+        one_node_t c = {.op = "QuantizeLinear",
+                        .version = 25,
+                        .n_in = 3,
+                        .want = VN_WANT_BOUND,
+                        .contract = "ieee",
                         .in = {one_vector(t, VN_F32, N, v), one_scalar(t, VN_F32, s), one_ints(t, type, 1, &z)}};
         c.in[2]->rank = 0;
         one_run(t, &c);
@@ -42,13 +46,16 @@ VN_TEST(quantise, codes_against_the_text) {
         int open = 0;
         for (int i = 0; i < N; ++i) {
             const float x = ((float *)c.in[0]->data)[i];
-            const int64_t first = vn_tensor_get_i64(c.out[0].tensor, i), second = c.out[0].either ? vn_tensor_get_i64(c.out[0].either, i) : first;
+            const int64_t first = vn_tensor_get_i64(c.out[0].tensor, i),
+                          second = c.out[0].either ? vn_tensor_get_i64(c.out[0].either, i) : first;
             const float r = 1.0f / s;
             const double lo = (double)vn_int_min(type), hi = (double)vn_int_max(type);
             const int64_t by_reciprocal = (int64_t)fmin(fmax(half_even((double)(x * r)) + (double)z, lo), hi);
             const int64_t by_f64 = (int64_t)fmin(fmax(half_even((double)x / (double)s) + (double)z, lo), hi);
-            if (by_reciprocal != first && by_reciprocal != second) vn_test_fail(t, __FILE__, __LINE__, "x %a, s %a: reciprocal code outside", (double)x, (double)s);
-            if (by_f64 != first && by_f64 != second) vn_test_fail(t, __FILE__, __LINE__, "x %a, s %a: f64 code outside", (double)x, (double)s);
+            if (by_reciprocal != first && by_reciprocal != second)
+                vn_test_fail(t, __FILE__, __LINE__, "x %a, s %a: reciprocal code outside", (double)x, (double)s);
+            if (by_f64 != first && by_f64 != second)
+                vn_test_fail(t, __FILE__, __LINE__, "x %a, s %a: f64 code outside", (double)x, (double)s);
             open += second != first;
         }
         VN_ASSERT(t, open < N / 2); /* only the ties of the grid */
@@ -59,7 +66,10 @@ VN_TEST(quantise, codes_against_the_text) {
 /* A power of two as scale leaves nothing open: ties away from zero are then a fault, under every contract. */
 VN_TEST(quantise, ties_with_exact_quotients_are_demanded) {
     const double x[] = {-5, -4.875, -4.625, 0.125, 0.375};
-    one_node_t c = {.op = "QuantizeLinear", .version = 13, .n_in = 3, .want = VN_WANT_BOUND,
+    one_node_t c = {.op = "QuantizeLinear",
+                    .version = 13,
+                    .n_in = 3,
+                    .want = VN_WANT_BOUND,
                     .in = {one_vector(t, VN_F32, 5, x), one_scalar(t, VN_F32, 0.25), one_scalar(t, VN_U8, 128)}};
     one_run(t, &c);
     VN_ASSERT(t, c.out[0].either == NULL);
@@ -67,7 +77,10 @@ VN_TEST(quantise, ties_with_exact_quotients_are_demanded) {
     for (int i = 0; i < 5; ++i) VN_ASSERT_EQ(t, vn_tensor_get_i64(c.out[0].tensor, i), want[i]);
     one_free(&c);
     const double odd[] = {-9.5, -8.5};
-    one_node_t d = {.op = "QuantizeLinear", .version = 13, .n_in = 3, .want = VN_WANT_BOUND,
+    one_node_t d = {.op = "QuantizeLinear",
+                    .version = 13,
+                    .n_in = 3,
+                    .want = VN_WANT_BOUND,
                     .in = {one_vector(t, VN_F32, 2, odd), one_scalar(t, VN_F32, 1), one_scalar(t, VN_I8, 3)}};
     one_run(t, &d); /* the zero point is added after rounding */
     VN_ASSERT_EQ(t, vn_tensor_get_i64(d.out[0].tensor, 0), -7);
@@ -91,7 +104,11 @@ VN_TEST(quantise, granularity) {
     one_free(&c);
     /* blocks of 3 along an axis of 4: the second block is short */
     const int64_t sdims[] = {2, 2, 3};
-    one_node_t b = {.op = "DequantizeLinear", .version = 21, .n_in = 2, .want = VN_WANT_BOUND, .attrs = {{"axis", ONE_INT, -2, NULL}, {"block_size", ONE_INT, 3, NULL}}};
+    one_node_t b = {.op = "DequantizeLinear",
+                    .version = 21,
+                    .n_in = 2,
+                    .want = VN_WANT_BOUND,
+                    .attrs = {{"axis", ONE_INT, -2, NULL}, {"block_size", ONE_INT, 3, NULL}}};
     b.in[0] = one_tensor(t, VN_I4, 3, dims);
     b.in[1] = one_tensor(t, VN_F32, 3, sdims);
     for (int i = 0; i < 24; ++i) vn_tensor_set_i64(b.in[0], i, i % 16 - 8);
@@ -104,14 +121,19 @@ VN_TEST(quantise, granularity) {
         VN_ASSERT_DEQ(t, vn_tensor_get_f64(b.out[0].tensor, i), (double)want);
     }
     one_free(&b);
-    one_node_t bad = {.op = "DequantizeLinear", .version = 21, .n_in = 2, .in = {one_tensor(t, VN_I8, 3, dims), one_vector(t, VN_F32, 3, scale)}};
+    one_node_t bad = {
+        .op = "DequantizeLinear", .version = 21, .n_in = 2, .in = {one_tensor(t, VN_I8, 3, dims), one_vector(t, VN_F32, 3, scale)}};
     VN_ASSERT_EQ(t, one_try(t, &bad), VN_ERR_SHAPE);
     one_free(&bad);
 }
 
 VN_TEST(quantise, small_float_codes) {
     const double x[] = {0, 1, 1000, -1e6, 3.3, NAN};
-    one_node_t c = {.op = "QuantizeLinear", .version = 24, .n_in = 3, .want = VN_WANT_BOUND, .contract = "ieee",
+    one_node_t c = {.op = "QuantizeLinear",
+                    .version = 24,
+                    .n_in = 3,
+                    .want = VN_WANT_BOUND,
+                    .contract = "ieee",
                     .in = {one_vector(t, VN_F32, 6, x), one_scalar(t, VN_F32, 2), one_scalar(t, VN_F8E4M3FN, 0)}};
     one_run(t, &c);
     const double want[] = {0, 0.5, 448, -448, 1.625};
@@ -122,13 +144,20 @@ VN_TEST(quantise, small_float_codes) {
 }
 
 VN_TEST(quantise, types_by_attribute) {
-    one_node_t c = {.op = "QuantizeLinear", .version = 21, .n_in = 2, .in = {one_scalar(t, VN_F32, -3), one_scalar(t, VN_F32, 1)},
+    one_node_t c = {.op = "QuantizeLinear",
+                    .version = 21,
+                    .n_in = 2,
+                    .in = {one_scalar(t, VN_F32, -3), one_scalar(t, VN_F32, 1)},
                     .attrs = {{"output_dtype", ONE_INT, VN_I16, NULL}}};
     one_run(t, &c);
     VN_ASSERT_EQ(t, c.out[0].dtype, VN_I16);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(c.out[0].tensor, 0), -3);
     one_free(&c);
-    one_node_t d = {.op = "DequantizeLinear", .version = 23, .n_in = 2, .in = {one_scalar(t, VN_U8, 3), one_scalar(t, VN_F32, 0.1)}, .want = VN_WANT_BOUND,
+    one_node_t d = {.op = "DequantizeLinear",
+                    .version = 23,
+                    .n_in = 2,
+                    .in = {one_scalar(t, VN_U8, 3), one_scalar(t, VN_F32, 0.1)},
+                    .want = VN_WANT_BOUND,
                     .attrs = {{"output_dtype", ONE_INT, VN_F16, NULL}}};
     one_run(t, &d);
     VN_ASSERT_EQ(t, d.out[0].dtype, VN_F16);
@@ -137,7 +166,10 @@ VN_TEST(quantise, types_by_attribute) {
     VN_ASSERT_LE(t, fabs(early - d.out[0].value[0]), d.out[0].bound[0]);
     VN_ASSERT_LE(t, d.out[0].bound[0], 2.01 * 0x1p-11 * d.out[0].value[0] + 0x1p-24);
     one_free(&d);
-    one_node_t bad = {.op = "QuantizeLinear", .version = 21, .n_in = 3, .in = {one_scalar(t, VN_F32, 1), one_scalar(t, VN_F32, 1), one_scalar(t, VN_I8, 0)},
+    one_node_t bad = {.op = "QuantizeLinear",
+                      .version = 21,
+                      .n_in = 3,
+                      .in = {one_scalar(t, VN_F32, 1), one_scalar(t, VN_F32, 1), one_scalar(t, VN_I8, 0)},
                       .attrs = {{"output_dtype", ONE_INT, VN_U8, NULL}}};
     VN_ASSERT_EQ(t, one_try(t, &bad), VN_ERR_DTYPE);
     one_free(&bad);
@@ -151,7 +183,10 @@ VN_TEST(quantise, dequantise_true_tight_sharp) {
     for (int i = 0; i < N; ++i) q[i] = i;
     const float s = (float)(0.01 + vn_rng_uniform(&rng));
     const int z = 113;
-    one_node_t c = {.op = "DequantizeLinear", .version = 19, .n_in = 3, .want = VN_WANT_BOUND,
+    one_node_t c = {.op = "DequantizeLinear",
+                    .version = 19,
+                    .n_in = 3,
+                    .want = VN_WANT_BOUND,
                     .in = {one_vector(t, VN_U8, N, q), one_scalar(t, VN_F32, s), one_scalar(t, VN_U8, z)}};
     one_run(t, &c);
     VN_ASSERT_STR(t, c.out[0].wide_note, "folded-zero-point");
@@ -167,7 +202,11 @@ VN_TEST(quantise, dequantise_true_tight_sharp) {
     VN_ASSERT(t, beyond > 20);
     one_free(&c);
     const int64_t big[] = {INT32_MAX, INT32_MIN + 1, (1 << 25) + 1};
-    one_node_t d = {.op = "DequantizeLinear", .version = 19, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_ints(t, VN_I32, 3, big), one_scalar(t, VN_F32, s)}};
+    one_node_t d = {.op = "DequantizeLinear",
+                    .version = 19,
+                    .n_in = 2,
+                    .want = VN_WANT_BOUND,
+                    .in = {one_ints(t, VN_I32, 3, big), one_scalar(t, VN_F32, s)}};
     one_run(t, &d);
     VN_ASSERT(t, !d.out[0].demand_equal); /* q is rounded to f32 before the product */
     for (int i = 0; i < 3; ++i) {
@@ -184,7 +223,12 @@ VN_TEST(quantise, dynamic) {
     for (int round = 0; round < 20; ++round) {
         double v[N];
         for (int i = 0; i < N; ++i) v[i] = vn_rng_normal(&rng) + 0.3 * round;
-        one_node_t c = {.op = "DynamicQuantizeLinear", .version = 11, .n_in = 1, .n_out = 3, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, N, v)}};
+        one_node_t c = {.op = "DynamicQuantizeLinear",
+                        .version = 11,
+                        .n_in = 1,
+                        .n_out = 3,
+                        .want = VN_WANT_BOUND,
+                        .in = {one_vector(t, VN_F32, N, v)}};
         one_run(t, &c);
         float lo = 0, hi = 0;
         for (int i = 0; i < N; ++i) {
@@ -194,7 +238,8 @@ VN_TEST(quantise, dynamic) {
         }
         /* two evaluations of the text in f32: by quotients, and by reciprocals */
         for (int how = 0; how < 2; ++how) {
-            const volatile float range = hi - lo, scale = how ? range * (1.0f / 255) : range / 255, zq = how ? -lo * (1 / scale) : -lo / scale;
+            const volatile float range = hi - lo, scale = how ? range * (1.0f / 255) : range / 255,
+                                 zq = how ? -lo * (1 / scale) : -lo / scale;
             const int64_t zero = (int64_t)fmin(fmax(half_even((double)zq), 0), 255);
             VN_ASSERT_LE(t, fabs((double)scale - c.out[1].value[0]), c.out[1].bound[0]);
             VN_ASSERT_LE(t, c.out[1].bound[0], 3.1 * 0x1p-24 * c.out[1].value[0]);
@@ -205,18 +250,21 @@ VN_TEST(quantise, dynamic) {
                 const volatile float q = how ? x * (1 / scale) : x / scale;
                 const int64_t code = (int64_t)fmin(fmax(half_even((double)q) + (double)zero, 0), 255);
                 const int64_t a = vn_tensor_get_i64(c.out[0].tensor, i), b = c.out[0].either ? vn_tensor_get_i64(c.out[0].either, i) : a;
-                if (code != a && code != b) vn_test_fail(t, __FILE__, __LINE__, "x %a: code %lld, oracle %lld or %lld", (double)x, (long long)code, (long long)a, (long long)b);
+                if (code != a && code != b)
+                    vn_test_fail(t, __FILE__, __LINE__, "x %a: code %lld, oracle %lld or %lld", (double)x, (long long)code, (long long)a,
+                                 (long long)b);
             }
         }
         one_free(&c);
     }
     const double none[] = {0, 0};
-    one_node_t z = {.op = "DynamicQuantizeLinear", .version = 11, .n_in = 1, .n_out = 3, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 2, none)}};
+    one_node_t z = {
+        .op = "DynamicQuantizeLinear", .version = 11, .n_in = 1, .n_out = 3, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 2, none)}};
     one_run(t, &z);
     for (int k = 0; k < 3; ++k) VN_ASSERT(t, z.out[k].flags && z.out[k].flags[0] == VN_EL_VOID);
     one_free(&z);
 }
 
-VN_TEST_MAIN(VN_CASE(quantise, codes_against_the_text), VN_CASE(quantise, ties_with_exact_quotients_are_demanded), VN_CASE(quantise, granularity),
-             VN_CASE(quantise, small_float_codes), VN_CASE(quantise, types_by_attribute), VN_CASE(quantise, dequantise_true_tight_sharp),
-             VN_CASE(quantise, dynamic))
+VN_TEST_MAIN(VN_CASE(quantise, codes_against_the_text), VN_CASE(quantise, ties_with_exact_quotients_are_demanded),
+             VN_CASE(quantise, granularity), VN_CASE(quantise, small_float_codes), VN_CASE(quantise, types_by_attribute),
+             VN_CASE(quantise, dequantise_true_tight_sharp), VN_CASE(quantise, dynamic))

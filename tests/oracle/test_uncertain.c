@@ -11,24 +11,78 @@ typedef struct chain {
     float (*fn)(float z, float c);
 } chain_t;
 
-static float f_neg(float z, float c) { (void)c; return -z; }
-static float f_relu(float z, float c) { (void)c; return z > 0 ? z : 0; }
-static float f_round(float z, float c) { (void)c; return rintf(z); }
-static float f_floor(float z, float c) { (void)c; return floorf(z); }
-static float f_sign(float z, float c) { (void)c; return (float)((z > 0) - (z < 0)); }
-static float f_abs(float z, float c) { (void)c; return fabsf(z); }
-static float f_exp(float z, float c) { (void)c; return expf(z); }
-static float f_tanh(float z, float c) { (void)c; return tanhf(z); }
-static float f_sin(float z, float c) { (void)c; return sinf(z); }
-static float f_cosh(float z, float c) { (void)c; return coshf(z); }
-static float f_gelu(float z, float c) { (void)c; return 0.5f * z * erfcf(-z * 0.70710678f); }
-static float f_swish(float z, float c) { (void)c; return z / (1 + expf(-z)); }
-static float f_hard(float z, float c) { (void)c; return fmaxf(0, fminf(1, 0.2f * z + 0.5f)); }
-static float f_hard_swish(float z, float c) { (void)c; return z * fmaxf(0, fminf(1, z * (1.0f / 6) + 0.5f)); }
-static float f_leaky(float z, float c) { (void)c; return z < 0 ? 0.01f * z : z; }
-static float f_thresholded(float z, float c) { (void)c; return z > 1 ? z : 0; }
-static float f_shrink(float z, float c) { (void)c; return z < -0.5f ? z : z > 0.5f ? z : 0; }
-static float f_recip(float z, float c) { (void)c; return 1 / z; }
+static float f_neg(float z, float c) {
+    (void)c;
+    return -z;
+}
+static float f_relu(float z, float c) {
+    (void)c;
+    return z > 0 ? z : 0;
+}
+static float f_round(float z, float c) {
+    (void)c;
+    return rintf(z);
+}
+static float f_floor(float z, float c) {
+    (void)c;
+    return floorf(z);
+}
+static float f_sign(float z, float c) {
+    (void)c;
+    return (float)((z > 0) - (z < 0));
+}
+static float f_abs(float z, float c) {
+    (void)c;
+    return fabsf(z);
+}
+static float f_exp(float z, float c) {
+    (void)c;
+    return expf(z);
+}
+static float f_tanh(float z, float c) {
+    (void)c;
+    return tanhf(z);
+}
+static float f_sin(float z, float c) {
+    (void)c;
+    return sinf(z);
+}
+static float f_cosh(float z, float c) {
+    (void)c;
+    return coshf(z);
+}
+static float f_gelu(float z, float c) {
+    (void)c;
+    return 0.5f * z * erfcf(-z * 0.70710678f);
+}
+static float f_swish(float z, float c) {
+    (void)c;
+    return z / (1 + expf(-z));
+}
+static float f_hard(float z, float c) {
+    (void)c;
+    return fmaxf(0, fminf(1, 0.2f * z + 0.5f));
+}
+static float f_hard_swish(float z, float c) {
+    (void)c;
+    return z * fmaxf(0, fminf(1, z * (1.0f / 6) + 0.5f));
+}
+static float f_leaky(float z, float c) {
+    (void)c;
+    return z < 0 ? 0.01f * z : z;
+}
+static float f_thresholded(float z, float c) {
+    (void)c;
+    return z > 1 ? z : 0;
+}
+static float f_shrink(float z, float c) {
+    (void)c;
+    return z < -0.5f ? z : z > 0.5f ? z : 0;
+}
+static float f_recip(float z, float c) {
+    (void)c;
+    return 1 / z;
+}
 static float f_mul(float z, float c) { return z * c; }
 static float f_add(float z, float c) { return z + c; }
 static float f_div(float z, float c) { return z / c; }
@@ -36,12 +90,17 @@ static float f_max(float z, float c) { return z > c ? z : c; }
 static float f_prelu(float z, float c) { return z < 0 ? z * c : z; }
 
 static const chain_t chains[] = {
-    {"Neg", 13, false, {0}, f_neg}, {"Relu", 14, false, {0}, f_relu}, {"Round", 22, false, {0}, f_round}, {"Floor", 13, false, {0}, f_floor},
-    {"Sign", 13, false, {0}, f_sign}, {"Abs", 13, false, {0}, f_abs}, {"Exp", 13, false, {0}, f_exp}, {"Tanh", 13, false, {0}, f_tanh},
-    {"Sin", 22, false, {0}, f_sin}, {"Cosh", 22, false, {0}, f_cosh}, {"Gelu", 20, false, {0}, f_gelu}, {"Swish", 24, false, {0}, f_swish},
-    {"HardSigmoid", 22, false, {0}, f_hard}, {"HardSwish", 22, false, {0}, f_hard_swish}, {"LeakyRelu", 16, false, {0}, f_leaky},
-    {"ThresholdedRelu", 22, false, {0}, f_thresholded}, {"Shrink", 9, false, {0}, f_shrink}, {"Reciprocal", 13, false, {0}, f_recip},
-    {"Mul", 14, true, {0}, f_mul}, {"Add", 14, true, {0}, f_add}, {"Div", 14, true, {0}, f_div}, {"Max", 13, true, {0}, f_max},
+    {"Neg", 13, false, {0}, f_neg},          {"Relu", 14, false, {0}, f_relu},
+    {"Round", 22, false, {0}, f_round},      {"Floor", 13, false, {0}, f_floor},
+    {"Sign", 13, false, {0}, f_sign},        {"Abs", 13, false, {0}, f_abs},
+    {"Exp", 13, false, {0}, f_exp},          {"Tanh", 13, false, {0}, f_tanh},
+    {"Sin", 22, false, {0}, f_sin},          {"Cosh", 22, false, {0}, f_cosh},
+    {"Gelu", 20, false, {0}, f_gelu},        {"Swish", 24, false, {0}, f_swish},
+    {"HardSigmoid", 22, false, {0}, f_hard}, {"HardSwish", 22, false, {0}, f_hard_swish},
+    {"LeakyRelu", 16, false, {0}, f_leaky},  {"ThresholdedRelu", 22, false, {0}, f_thresholded},
+    {"Shrink", 9, false, {0}, f_shrink},     {"Reciprocal", 13, false, {0}, f_recip},
+    {"Mul", 14, true, {0}, f_mul},           {"Add", 14, true, {0}, f_add},
+    {"Div", 14, true, {0}, f_div},           {"Max", 13, true, {0}, f_max},
     {"PRelu", 16, true, {0}, f_prelu},
 };
 
@@ -62,8 +121,12 @@ static void region(vn_test_t *t, const chain_t *c, vn_tensor_t *a, vn_tensor_t *
         VN_ASSERT_OK_ERR(t, vn_bundle_add(&inputs, names[k], tensors[k], &err), err);
     }
     vn_node_t *node;
-    VN_ASSERT_OK_ERR(t, vn_graph_add_node(m->graph, "first", "Add", "", 2, (const char *[]){"a", "b"}, 1, (const char *[]){"z"}, NULL, &err), err);
-    VN_ASSERT_OK_ERR(t, vn_graph_add_node(m->graph, "then", c->op, "", c->second ? 2 : 1, (const char *[]){"z", "d"}, 1, (const char *[]){"y"}, &node, &err), err);
+    VN_ASSERT_OK_ERR(
+        t, vn_graph_add_node(m->graph, "first", "Add", "", 2, (const char *[]){"a", "b"}, 1, (const char *[]){"z"}, NULL, &err), err);
+    VN_ASSERT_OK_ERR(t,
+                     vn_graph_add_node(m->graph, "then", c->op, "", c->second ? 2 : 1, (const char *[]){"z", "d"}, 1, (const char *[]){"y"},
+                                       &node, &err),
+                     err);
     if (c->attr.name) VN_ASSERT_OK_ERR(t, vn_node_set_int(m, node, c->attr.name, (int64_t)c->attr.number, &err), err);
     VN_ASSERT_OK_ERR(t, vn_graph_add_output(m->graph, "y", VN_F32, -1, NULL, &err), err);
     VN_ASSERT_OK_ERR(t, vn_model_finish(m, &err), err);
@@ -81,7 +144,8 @@ static vn_tensor_t *random_vector(vn_test_t *t, vn_rng_t *rng, double scale) {
 VN_TEST(uncertain, chains_true_and_not_vacuous) {
     vn_rng_t rng = vn_test_rng(t);
     vn_tensor_t *a = random_vector(t, &rng, 3), *b = random_vector(t, &rng, 3), *d = random_vector(t, &rng, 2);
-    for (int i = 0; i < N; i += 4) vn_tensor_set_f64(b, i, -vn_tensor_get_f64(a, i) + vn_rng_normal(&rng) * 1e-6); /* cancelling: near every break point */
+    for (int i = 0; i < N; i += 4)
+        vn_tensor_set_f64(b, i, -vn_tensor_get_f64(a, i) + vn_rng_normal(&rng) * 1e-6); /* cancelling: near every break point */
     for (size_t k = 0; k < sizeof chains / sizeof *chains; ++k) {
         vn_ref_t r = {0};
         region(t, &chains[k], a, b, d, &r);
@@ -93,7 +157,8 @@ VN_TEST(uncertain, chains_true_and_not_vacuous) {
             if (!isfinite(y) || (r.flags && (r.flags[i] & (VN_EL_VOID | VN_EL_INF_OK)))) continue;
             const double e = fabs((double)y - r.value[i]), bound = r.wide ? fmax(r.wide[i], r.bound[i]) : r.bound[i];
             if (!(e <= bound + 0x1p-52 * fabs(r.value[i])))
-                vn_test_fail(t, __FILE__, __LINE__, "%s(%a): %a, oracle %a, error %g, bound %g", chains[k].op, (double)z, (double)y, r.value[i], e, bound);
+                vn_test_fail(t, __FILE__, __LINE__, "%s(%a): %a, oracle %a, error %g, bound %g", chains[k].op, (double)z, (double)y,
+                             r.value[i], e, bound);
             moved += e > 0;
             loose += bound > 40 * 0x1p-24 * (1 + fabs(r.value[i]) + fabs((double)y)) * (1 + fabs((double)z)); /* steps near a jump only */
             if (r.var[i] > 0) ratio += e * e / r.var[i], counted += 1;
@@ -152,7 +217,8 @@ VN_TEST(uncertain, jumps) {
 VN_TEST(uncertain, no_statement_where_there_is_none) {
     const double a[] = {1e-9, 1, 1}, b[] = {-1e-9 + 1e-17, -1, 2}, d[] = {1, 1, 1};
     vn_tensor_t *x = one_vector(t, VN_F32, 3, a), *y = one_vector(t, VN_F32, 3, b), *c = one_vector(t, VN_F32, 3, d);
-    const chain_t root = {"Sqrt", 13, false, {0}, NULL}, inverse = {"Reciprocal", 13, false, {0}, NULL}, tangent = {"Tan", 22, false, {0}, NULL};
+    const chain_t root = {"Sqrt", 13, false, {0}, NULL}, inverse = {"Reciprocal", 13, false, {0}, NULL},
+                  tangent = {"Tan", 22, false, {0}, NULL};
     vn_ref_t r = {0};
     region(t, &root, x, y, NULL, &r);
     VN_ASSERT(t, isfinite(r.bound[2]) && r.bound[2] < 1e-6);
@@ -174,10 +240,13 @@ VN_TEST(uncertain, no_statement_where_there_is_none) {
 /* ---- budgets ---- */
 
 VN_TEST(budget, tiers) {
-    static const char *const functions[] = {"exp", "log", "sin", "cos", "tan", "tanh", "erf", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sinh",
-                                            "cosh", "rsqrt", "pow", "sigmoid", "softplus", "elu", "selu", "celu", "gelu", "mish", "swish", "exp2", "log1p"};
+    static const char *const functions[] = {"exp",      "log",   "sin",   "cos",   "tan",  "tanh", "erf",   "asin", "acos",
+                                            "atan",     "asinh", "acosh", "atanh", "sinh", "cosh", "rsqrt", "pow",  "sigmoid",
+                                            "softplus", "elu",   "selu",  "celu",  "gelu", "mish", "swish", "exp2", "log1p"};
     vn_contract_t ieee, portable, fast, promise;
-    VN_ASSERT(t, vn_contract_builtin("ieee", &ieee) && vn_contract_builtin("portable", &portable) && vn_contract_builtin("fast", &fast));
+    VN_ASSERT(t, vn_contract_builtin("ieee", &ieee));
+    VN_ASSERT(t, vn_contract_builtin("portable", &portable));
+    VN_ASSERT(t, vn_contract_builtin("fast", &fast));
     promise = portable;
     promise.has_function_ulp = true;
     promise.function_ulp = 2.5;
@@ -206,5 +275,5 @@ VN_TEST(budget, tiers) {
     VN_ASSERT(t, isinf(vn_budget(&e, "no such function"))); /* unknown is unknown */
 }
 
-VN_TEST_MAIN(VN_CASE(uncertain, chains_true_and_not_vacuous), VN_CASE(uncertain, jumps), VN_CASE(uncertain, no_statement_where_there_is_none),
-             VN_CASE(budget, tiers))
+VN_TEST_MAIN(VN_CASE(uncertain, chains_true_and_not_vacuous), VN_CASE(uncertain, jumps),
+             VN_CASE(uncertain, no_statement_where_there_is_none), VN_CASE(budget, tiers))
