@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PY := .venv/bin/python
 GENERATOR = $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo 'Unix Makefiles')
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider
+PYTEST := $(PY) -m pytest -q
 unexport VIRTUAL_ENV
 
 DEMO_MODEL := rapidocr-rec
@@ -42,14 +42,15 @@ demo: build
 	[ -s build/demo.json ] || { echo "demo: build/demo.json was not written" >&2; exit 1; }; \
 	echo "report    build/demo.json"
 
+# Both runners run, whatever the first one says.
 test: build
-	@ctest --test-dir build --output-on-failure --no-tests=error -j2
-	@$(PYTEST) tests
+	@status=0; ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$$?; \
+	$(PYTEST) tests || status=$$?; exit $$status
 
 test-full: build
 	@tools/setup --all
-	@ctest --test-dir build --output-on-failure --no-tests=error -j2
-	@VERNIER_TEST_FULL=1 $(PYTEST) tests
+	@status=0; ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$$?; \
+	VERNIER_TEST_FULL=1 $(PYTEST) tests || status=$$?; exit $$status
 	@tools/setup --lint
 	@tools/lint --deep
 

@@ -12,33 +12,16 @@
 
 #include "judge/ladder.h"
 
-/* log of the Chernoff bound for one t. */
-static double log_bound(double t, double z, double s2) {
-    const double c = sqrt(1.0 / 6 + s2 / 3);
-    return log(2) + 0.5 * log(t / sin(t)) + 0.5 * s2 * (1 - t / tan(t)) - t * z * c;
-}
-
-static double best_bound(double z, double s2) {
-    double best = 0; /* P <= 1 */
-    for (int i = 1; i < 256; ++i) {
-        const double b = log_bound(3.14159265358979 * i / 256, z, s2);
-        if (b < best) best = b;
-    }
-    return best;
-}
-
 double vn_chernoff_z(double p, double s2) {
-    double lo = 0, hi = 1;
-    const double want = log(p);
-    while (best_bound(hi, s2) > want && hi < 1e6) hi *= 2;
-    for (int i = 0; i < 60; ++i) {
-        const double mid = (lo + hi) / 2;
-        if (best_bound(mid, s2) > want)
-            lo = mid;
-        else
-            hi = mid;
+    enum { STEPS = 256 };
+    const double c = sqrt(1.0 / 6 + s2 / 3), want = log(p);
+    double z = 1e6;
+    for (int i = 1; i < STEPS; ++i) { /* for each t the bound reaches p at one z; any t is sound, so the smallest z counts */
+        const double t = 3.14159265358979 * i / STEPS;
+        const double reached = (log(2) + 0.5 * log(t / sin(t)) + 0.5 * s2 * (1 - t / tan(t)) - want) / (t * c);
+        if (reached < z) z = reached;
     }
-    return hi;
+    return z > 0 ? z : 0;
 }
 
 /* Upper quantile of the normal law for a tail of p: P(Z > z) <= exp(-z^2/2), solved; an upper bound of the quantile. */

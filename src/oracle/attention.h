@@ -52,5 +52,13 @@ vn_status_t vn_eval_group_query(vn_eval_t *e);
 vn_status_t vn_infer_multi_head(vn_eval_t *e);
 vn_status_t vn_infer_packed_attention(vn_eval_t *e);
 vn_status_t vn_infer_group_query(vn_eval_t *e);
+vn_status_t vn_eval_linear_attention(vn_eval_t *e);
+vn_status_t vn_infer_linear_attention(vn_eval_t *e);
+vn_status_t vn_eval_causal_conv(vn_eval_t *e);
+vn_status_t vn_infer_causal_conv(vn_eval_t *e);
+vn_status_t vn_eval_swiglu(vn_eval_t *e);
+vn_status_t vn_infer_swiglu(vn_eval_t *e);
+vn_status_t vn_eval_flex(vn_eval_t *e);
+vn_status_t vn_infer_flex(vn_eval_t *e);
 
 #endif

@@ -76,6 +76,7 @@ typedef struct vn_infer_node {
     int n_in, n_out;
     const vn_fact_t **in;
     vn_fact_t *out; /* named, empty */
+    vn_dtype_t fallback; /* type of results where the row could not be asked; for rules */
     const char *why; /* what the row misses, where it said so; in the arena */
     vn_error_t *err; /* never NULL */
 } vn_infer_node_t;

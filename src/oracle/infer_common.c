@@ -30,7 +30,7 @@ int64_t vn_rule_product(const int64_t *d, int from, int to) {
 void vn_rule_out(vn_infer_node_t *n, int k, vn_dtype_t t, int rank, const int64_t *dims) {
     if (k >= n->n_out || !*n->node->outputs[k]) return;
     vn_fact_t *f = &n->out[k];
-    if (t == VN_UNDEFINED) t = f->v.dtype != VN_UNDEFINED ? f->v.dtype : vn_infer_has(n, 0) ? n->in[0]->v.dtype : VN_UNDEFINED;
+    if (t == VN_UNDEFINED) t = f->v.dtype != VN_UNDEFINED ? f->v.dtype : n->fallback;
     vn_fact_tensor(f, t, rank, dims);
 }
 
@@ -120,102 +120,104 @@ vn_status_t vn_rule_broadcast(vn_infer_node_t *n, int first) {
             if (at >= 0) VN_TRY(merge(n, k, d[i], n->in[k]->v.dims[at], &d[i]));
         }
     }
-    vn_dtype_t t = VN_UNDEFINED;
-    if (strcmp(n->node->op, "Where") == 0 && vn_infer_has(n, 1)) t = n->in[1]->v.dtype;
-    static const char *const questions[] = {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"};
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; ++i)
-        if (strcmp(n->node->op, questions[i]) == 0) t = VN_BOOL;
-    vn_rule_out(n, 0, t, rank, rank >= 0 ? d : NULL);
+    vn_rule_out(n, 0, VN_UNDEFINED, rank, rank >= 0 ? d : NULL);
     return VN_OK;
 }
 
 /* ---- the table ---- */
 
+/* Type of the result where the row could not be asked: a dtype, or one of these. */
+enum { TYPE_FIRST = 0, TYPE_NONE = -1, TYPE_SECOND = -2, TYPE_TO = -3 }; /* of operand 0; not known; of operand 1; attribute `to` */
+
 typedef struct rule {
     const char *name;
     vn_rule_fn fn;
     int param;
+    int type;
     const char *domain; /* NULL: ai.onnx */
 } rule_t;
 
 #define MS "com.microsoft"
 static const rule_t rules[] = {
-    /* elementwise and what else keeps its shape */
-    {"Abs", vn_rule_same, 1, NULL}, {"Acos", vn_rule_same, 1, NULL}, {"Acosh", vn_rule_same, 1, NULL}, {"Asin", vn_rule_same, 1, NULL},
-    {"Asinh", vn_rule_same, 1, NULL}, {"Atan", vn_rule_same, 1, NULL}, {"Atanh", vn_rule_same, 1, NULL}, {"Bernoulli", vn_rule_same, 1, NULL},
-    {"BitwiseNot", vn_rule_same, 1, NULL}, {"Cast", vn_rule_same, 1, NULL}, {"CastLike", vn_rule_same, 1, NULL}, {"Ceil", vn_rule_same, 1, NULL},
-    {"Celu", vn_rule_same, 1, NULL}, {"Clip", vn_rule_same, 1, NULL}, {"Cos", vn_rule_same, 1, NULL}, {"Cosh", vn_rule_same, 1, NULL},
-    {"CumProd", vn_rule_same, 1, NULL}, {"CumSum", vn_rule_same, 1, NULL}, {"DequantizeLinear", vn_rule_same, 1, NULL},
-    {"Dropout", vn_rule_same, 3, NULL}, {"DynamicQuantizeLinear", vn_rule_same, 1, NULL}, {"Elu", vn_rule_same, 1, NULL},
-    {"Erf", vn_rule_same, 1, NULL}, {"Exp", vn_rule_same, 1, NULL}, {"EyeLike", vn_rule_same, 1, NULL}, {"Floor", vn_rule_same, 1, NULL},
-    {"Gelu", vn_rule_same, 1, NULL}, {"GroupNormalization", vn_rule_same, 1, NULL}, {"HardSigmoid", vn_rule_same, 1, NULL},
-    {"HardSwish", vn_rule_same, 1, NULL}, {"Hardmax", vn_rule_same, 1, NULL}, {"InstanceNormalization", vn_rule_same, 1, NULL},
-    {"IsInf", vn_rule_same, 1, NULL}, {"IsNaN", vn_rule_same, 1, NULL}, {"LRN", vn_rule_same, 1, NULL}, {"LayerNormalization", vn_rule_aligned, 0, NULL},
-    {"LeakyRelu", vn_rule_same, 1, NULL}, {"Log", vn_rule_same, 1, NULL}, {"LogSoftmax", vn_rule_same, 1, NULL},
-    {"LpNormalization", vn_rule_same, 1, NULL}, {"MeanVarianceNormalization", vn_rule_same, 1, NULL}, {"Mish", vn_rule_same, 1, NULL},
-    {"Neg", vn_rule_same, 1, NULL}, {"Not", vn_rule_same, 1, NULL}, {"PRelu", vn_rule_same, 1, NULL}, {"QuantizeLinear", vn_rule_same, 1, NULL},
-    {"RMSNormalization", vn_rule_aligned, 0, NULL}, {"RandomNormalLike", vn_rule_same, 1, NULL}, {"RandomUniformLike", vn_rule_same, 1, NULL},
-    {"Reciprocal", vn_rule_same, 1, NULL}, {"Relu", vn_rule_same, 1, NULL}, {"ReverseSequence", vn_rule_same, 1, NULL},
-    {"RotaryEmbedding", vn_rule_same, 1, NULL}, {"Round", vn_rule_same, 1, NULL}, {"Scatter", vn_rule_same, 1, NULL},
-    {"ScatterElements", vn_rule_same, 1, NULL}, {"ScatterND", vn_rule_same, 1, NULL}, {"Selu", vn_rule_same, 1, NULL},
-    {"Shrink", vn_rule_same, 1, NULL}, {"Sigmoid", vn_rule_same, 1, NULL}, {"Sign", vn_rule_same, 1, NULL},
-    {"SimplifiedLayerNormalization", vn_rule_aligned, 0, NULL}, {"Sin", vn_rule_same, 1, NULL}, {"Sinh", vn_rule_same, 1, NULL},
-    {"Softmax", vn_rule_same, 1, NULL}, {"Softplus", vn_rule_same, 1, NULL}, {"Softsign", vn_rule_same, 1, NULL}, {"Sqrt", vn_rule_same, 1, NULL},
-    {"Swish", vn_rule_same, 1, NULL}, {"Tan", vn_rule_same, 1, NULL}, {"Tanh", vn_rule_same, 1, NULL}, {"TensorScatter", vn_rule_same, 1, NULL},
-    {"ThresholdedRelu", vn_rule_same, 1, NULL}, {"Trilu", vn_rule_same, 1, NULL}, {"BatchNormalization", vn_rule_batch_norm, 0, NULL},
-    {"Gelu", vn_rule_same, 1, MS}, {"FastGelu", vn_rule_same, 1, MS}, {"QuickGelu", vn_rule_same, 1, MS}, {"BiasGelu", vn_rule_same, 1, MS},
-    {"RotaryEmbedding", vn_rule_same, 1, MS}, {"SimplifiedLayerNormalization", vn_rule_aligned, 0, MS},
-    {"Add", vn_rule_broadcast, 0, NULL}, {"And", vn_rule_broadcast, 0, NULL}, {"BitShift", vn_rule_broadcast, 0, NULL},
-    {"BitwiseAnd", vn_rule_broadcast, 0, NULL}, {"BitwiseOr", vn_rule_broadcast, 0, NULL}, {"BitwiseXor", vn_rule_broadcast, 0, NULL},
-    {"Div", vn_rule_broadcast, 0, NULL}, {"Equal", vn_rule_broadcast, 0, NULL}, {"Greater", vn_rule_broadcast, 0, NULL},
-    {"GreaterOrEqual", vn_rule_broadcast, 0, NULL}, {"Less", vn_rule_broadcast, 0, NULL}, {"LessOrEqual", vn_rule_broadcast, 0, NULL},
-    {"Max", vn_rule_broadcast, 0, NULL}, {"Mean", vn_rule_broadcast, 0, NULL}, {"Min", vn_rule_broadcast, 0, NULL}, {"Mod", vn_rule_broadcast, 0, NULL},
-    {"Mul", vn_rule_broadcast, 0, NULL}, {"Or", vn_rule_broadcast, 0, NULL}, {"Pow", vn_rule_broadcast, 0, NULL}, {"Sub", vn_rule_broadcast, 0, NULL},
-    {"Sum", vn_rule_broadcast, 0, NULL}, {"Where", vn_rule_broadcast, 0, NULL}, {"Xor", vn_rule_broadcast, 0, NULL},
-    /* movement */
-    {"Identity", vn_rule_identity, 0, NULL}, {"Reshape", vn_rule_reshape, 0, NULL}, {"Flatten", vn_rule_flatten, 0, NULL},
-    {"Squeeze", vn_rule_squeeze, 0, NULL}, {"Unsqueeze", vn_rule_unsqueeze, 0, NULL}, {"Transpose", vn_rule_transpose, 0, NULL},
-    {"Concat", vn_rule_concat, 0, NULL}, {"Split", vn_rule_split, 0, NULL}, {"Slice", vn_rule_aligned, 0, NULL}, {"Tile", vn_rule_aligned, 0, NULL},
-    {"Pad", vn_rule_aligned, 0, NULL}, {"CenterCropPad", vn_rule_aligned, 0, NULL}, {"DepthToSpace", vn_rule_aligned, 0, NULL},
-    {"SpaceToDepth", vn_rule_aligned, 0, NULL}, {"Expand", vn_rule_expand, 0, NULL}, {"Gather", vn_rule_gather, 0, NULL},
-    {"GatherElements", vn_rule_like, 1, NULL}, {"GatherND", vn_rule_gather_nd, 0, NULL}, {"Shape", vn_rule_shape, 0, NULL},
-    {"ConstantOfShape", vn_rule_filled, 0, NULL}, {"Compress", vn_rule_compress, 0, NULL}, {"NonZero", vn_rule_non_zero, 0, NULL},
-    {"Unique", vn_rule_unique, 0, NULL}, {"NonMaxSuppression", vn_rule_boxes, 0, NULL}, {"OneHot", vn_rule_one_hot, 0, NULL},
-    {"TopK", vn_rule_top, 0, NULL},
-    /* sums and windows */
-    {"MatMul", vn_rule_matmul, 1, NULL}, {"MatMulInteger", vn_rule_matmul, 1, NULL}, {"QLinearMatMul", vn_rule_matmul, 3, NULL},
-    {"Gemm", vn_rule_gemm, 0, NULL}, {"Conv", vn_rule_convolution, 1, NULL}, {"ConvInteger", vn_rule_convolution, 1, NULL},
-    {"QLinearConv", vn_rule_convolution, 3, NULL}, {"ConvTranspose", vn_rule_convolution, 1 + 16, NULL}, {"DeformConv", vn_rule_convolution, 1, NULL},
-    {"AveragePool", vn_rule_aligned, 0, NULL}, {"MaxPool", vn_rule_aligned, 0, NULL}, {"LpPool", vn_rule_aligned, 0, NULL},
-    {"GlobalAveragePool", vn_rule_global, 0, NULL}, {"GlobalMaxPool", vn_rule_global, 0, NULL}, {"GlobalLpPool", vn_rule_global, 0, NULL},
-    {"MaxUnpool", vn_rule_unpool, 0, NULL}, {"ReduceL1", vn_rule_reduce, 0, NULL}, {"ReduceL2", vn_rule_reduce, 0, NULL},
-    {"ReduceLogSum", vn_rule_reduce, 0, NULL}, {"ReduceLogSumExp", vn_rule_reduce, 0, NULL}, {"ReduceMax", vn_rule_reduce, 0, NULL},
-    {"ReduceMean", vn_rule_reduce, 0, NULL}, {"ReduceMin", vn_rule_reduce, 0, NULL}, {"ReduceProd", vn_rule_reduce, 0, NULL},
-    {"ReduceSum", vn_rule_reduce, 0, NULL}, {"ReduceSumSquare", vn_rule_reduce, 0, NULL}, {"ArgMax", vn_rule_reduce, 1, NULL},
-    {"ArgMin", vn_rule_reduce, 1, NULL}, {"Resize", vn_rule_resize, 0, NULL}, {"Upsample", vn_rule_aligned, 0, NULL},
-    {"RNN", vn_rule_recurrent, 1, NULL}, {"GRU", vn_rule_recurrent, 1, NULL}, {"LSTM", vn_rule_recurrent, 1, NULL},
-    {"HannWindow", vn_rule_window, 0, NULL}, {"HammingWindow", vn_rule_window, 0, NULL}, {"BlackmanWindow", vn_rule_window, 0, NULL},
-    {"MelWeightMatrix", vn_rule_mel, 0, NULL}, {"STFT", vn_rule_stft, 0, NULL}, {"GridSample", vn_rule_grid_sample, 0, NULL},
-    {"AffineGrid", vn_rule_affine_grid, 0, NULL},
-    {"FusedConv", vn_rule_convolution, 1, MS}, {"QLinearAveragePool", vn_rule_quantised_pool, 0, MS},
-    {"QLinearGlobalAveragePool", vn_rule_quantised_pool, 1, MS}, {"SkipLayerNormalization", vn_rule_skip_norm, 0, MS},
-    {"SkipSimplifiedLayerNormalization", vn_rule_skip_norm, 0, MS}, {"EmbedLayerNormalization", vn_rule_embed_norm, 0, MS},
-    {"Attention", vn_rule_ms_attention, 0, MS}, {"MultiHeadAttention", vn_rule_multi_head, 0, MS},
-    {"GroupQueryAttention", vn_rule_group_query, 0, MS}, {"MatMulIntegerToFloat", vn_rule_matmul, 1, MS},
-    {"DynamicQuantizeMatMul", vn_rule_matmul, 1, MS},
+    /* elementwise, and what else keeps its shape */
+    {"Abs", vn_rule_same, 1}, {"Acos", vn_rule_same, 1}, {"Acosh", vn_rule_same, 1}, {"Asin", vn_rule_same, 1}, {"Asinh", vn_rule_same, 1},
+    {"Atan", vn_rule_same, 1}, {"Atanh", vn_rule_same, 1}, {"Bernoulli", vn_rule_same, 1, TYPE_NONE}, {"BitwiseNot", vn_rule_same, 1},
+    {"Cast", vn_rule_same, 1, TYPE_TO}, {"CastLike", vn_rule_same, 1, TYPE_SECOND}, {"Ceil", vn_rule_same, 1}, {"Celu", vn_rule_same, 1},
+    {"Clip", vn_rule_same, 1}, {"Cos", vn_rule_same, 1}, {"Cosh", vn_rule_same, 1}, {"CumProd", vn_rule_same, 1}, {"CumSum", vn_rule_same, 1},
+    {"DequantizeLinear", vn_rule_same, 1, TYPE_NONE}, {"Dropout", vn_rule_same, 3}, {"DynamicQuantizeLinear", vn_rule_same, 1, VN_U8},
+    {"Elu", vn_rule_same, 1}, {"Erf", vn_rule_same, 1}, {"Exp", vn_rule_same, 1}, {"EyeLike", vn_rule_same, 1, TYPE_NONE},
+    {"Floor", vn_rule_same, 1}, {"Gelu", vn_rule_same, 1}, {"GroupNormalization", vn_rule_same, 1}, {"HardSigmoid", vn_rule_same, 1},
+    {"HardSwish", vn_rule_same, 1}, {"Hardmax", vn_rule_same, 1}, {"InstanceNormalization", vn_rule_same, 1}, {"IsInf", vn_rule_same, 1, VN_BOOL},
+    {"IsNaN", vn_rule_same, 1, VN_BOOL}, {"LRN", vn_rule_same, 1}, {"LayerNormalization", vn_rule_normalised}, {"LeakyRelu", vn_rule_same, 1},
+    {"Log", vn_rule_same, 1}, {"LogSoftmax", vn_rule_same, 1}, {"LpNormalization", vn_rule_same, 1},
+    {"MeanVarianceNormalization", vn_rule_same, 1}, {"Mish", vn_rule_same, 1}, {"Neg", vn_rule_same, 1}, {"Not", vn_rule_same, 1, VN_BOOL},
+    {"PRelu", vn_rule_same, 1}, {"QuantizeLinear", vn_rule_same, 1, TYPE_NONE}, {"RMSNormalization", vn_rule_normalised},
+    {"RandomNormalLike", vn_rule_same, 1, TYPE_NONE}, {"RandomUniformLike", vn_rule_same, 1, TYPE_NONE}, {"Reciprocal", vn_rule_same, 1},
+    {"Relu", vn_rule_same, 1}, {"ReverseSequence", vn_rule_same, 1}, {"RotaryEmbedding", vn_rule_same, 1}, {"Round", vn_rule_same, 1},
+    {"Scatter", vn_rule_same, 1}, {"ScatterElements", vn_rule_same, 1}, {"ScatterND", vn_rule_same, 1}, {"Selu", vn_rule_same, 1},
+    {"Shrink", vn_rule_same, 1}, {"Sigmoid", vn_rule_same, 1}, {"Sign", vn_rule_same, 1}, {"SimplifiedLayerNormalization", vn_rule_normalised},
+    {"Sin", vn_rule_same, 1}, {"Sinh", vn_rule_same, 1}, {"Softmax", vn_rule_same, 1}, {"Softplus", vn_rule_same, 1},
+    {"Softsign", vn_rule_same, 1}, {"Sqrt", vn_rule_same, 1}, {"Swish", vn_rule_same, 1}, {"Tan", vn_rule_same, 1}, {"Tanh", vn_rule_same, 1},
+    {"TensorScatter", vn_rule_same, 1}, {"ThresholdedRelu", vn_rule_same, 1}, {"Trilu", vn_rule_same, 1},
+    {"BatchNormalization", vn_rule_batch_norm}, {"Gelu", vn_rule_same, 1, TYPE_FIRST, MS}, {"FastGelu", vn_rule_same, 1, TYPE_FIRST, MS},
+    {"QuickGelu", vn_rule_same, 1, TYPE_FIRST, MS}, {"BiasGelu", vn_rule_same, 1, TYPE_FIRST, MS},
+    {"RotaryEmbedding", vn_rule_same, 1, TYPE_FIRST, MS}, {"SimplifiedLayerNormalization", vn_rule_normalised, 0, TYPE_FIRST, MS},
+    /* several operands of one shape */
+    {"Add", vn_rule_broadcast}, {"And", vn_rule_broadcast, 0, VN_BOOL}, {"BitShift", vn_rule_broadcast}, {"BitwiseAnd", vn_rule_broadcast},
+    {"BitwiseOr", vn_rule_broadcast}, {"BitwiseXor", vn_rule_broadcast}, {"Div", vn_rule_broadcast}, {"Equal", vn_rule_broadcast, 0, VN_BOOL},
+    {"Greater", vn_rule_broadcast, 0, VN_BOOL}, {"GreaterOrEqual", vn_rule_broadcast, 0, VN_BOOL}, {"Less", vn_rule_broadcast, 0, VN_BOOL},
+    {"LessOrEqual", vn_rule_broadcast, 0, VN_BOOL}, {"Max", vn_rule_broadcast}, {"Mean", vn_rule_broadcast}, {"Min", vn_rule_broadcast},
+    {"Mod", vn_rule_broadcast}, {"Mul", vn_rule_broadcast}, {"Or", vn_rule_broadcast, 0, VN_BOOL}, {"Pow", vn_rule_broadcast},
+    {"Sub", vn_rule_broadcast}, {"Sum", vn_rule_broadcast}, {"Where", vn_rule_broadcast, 0, TYPE_SECOND}, {"Xor", vn_rule_broadcast, 0, VN_BOOL},
+    /* movement and choice */
+    {"Identity", vn_rule_identity}, {"Reshape", vn_rule_reshape}, {"Flatten", vn_rule_flatten}, {"Squeeze", vn_rule_squeeze},
+    {"Unsqueeze", vn_rule_unsqueeze}, {"Transpose", vn_rule_transpose}, {"Concat", vn_rule_concat}, {"Split", vn_rule_split},
+    {"Slice", vn_rule_aligned}, {"Tile", vn_rule_aligned}, {"Pad", vn_rule_aligned}, {"CenterCropPad", vn_rule_aligned},
+    {"DepthToSpace", vn_rule_aligned}, {"SpaceToDepth", vn_rule_aligned}, {"Expand", vn_rule_expand}, {"Gather", vn_rule_gather},
+    {"GatherElements", vn_rule_like, 1}, {"GatherND", vn_rule_gather_nd}, {"Shape", vn_rule_shape}, {"ConstantOfShape", vn_rule_filled},
+    {"Compress", vn_rule_compress}, {"NonZero", vn_rule_non_zero}, {"Unique", vn_rule_unique}, {"NonMaxSuppression", vn_rule_boxes},
+    {"OneHot", vn_rule_one_hot}, {"TopK", vn_rule_top}, {"Size", vn_rule_size}, {"Range", vn_rule_range}, {"Col2Im", vn_rule_col2im},
+    /* products, windows, sums, signals */
+    {"MatMul", vn_rule_matmul, 1}, {"MatMulInteger", vn_rule_matmul, 1, VN_I32}, {"QLinearMatMul", vn_rule_matmul, 3, TYPE_NONE},
+    {"Gemm", vn_rule_gemm}, {"Conv", vn_rule_convolution, 1}, {"ConvInteger", vn_rule_convolution, 1, VN_I32},
+    {"QLinearConv", vn_rule_convolution, 3, TYPE_NONE}, {"ConvTranspose", vn_rule_convolution, 1 + 16}, {"DeformConv", vn_rule_convolution, 1},
+    {"AveragePool", vn_rule_aligned}, {"MaxPool", vn_rule_aligned}, {"LpPool", vn_rule_aligned}, {"GlobalAveragePool", vn_rule_global},
+    {"GlobalMaxPool", vn_rule_global}, {"GlobalLpPool", vn_rule_global}, {"MaxUnpool", vn_rule_unpool}, {"ReduceL1", vn_rule_reduce},
+    {"ReduceL2", vn_rule_reduce}, {"ReduceLogSum", vn_rule_reduce}, {"ReduceLogSumExp", vn_rule_reduce}, {"ReduceMax", vn_rule_reduce},
+    {"ReduceMean", vn_rule_reduce}, {"ReduceMin", vn_rule_reduce}, {"ReduceProd", vn_rule_reduce}, {"ReduceSum", vn_rule_reduce},
+    {"ReduceSumSquare", vn_rule_reduce}, {"ArgMax", vn_rule_reduce, 1, VN_I64}, {"ArgMin", vn_rule_reduce, 1, VN_I64}, {"Resize", vn_rule_resize},
+    {"Upsample", vn_rule_aligned}, {"RNN", vn_rule_recurrent, 1}, {"GRU", vn_rule_recurrent, 1}, {"LSTM", vn_rule_recurrent, 1},
+    {"HannWindow", vn_rule_window}, {"HammingWindow", vn_rule_window}, {"BlackmanWindow", vn_rule_window}, {"MelWeightMatrix", vn_rule_mel},
+    {"STFT", vn_rule_stft}, {"GridSample", vn_rule_grid_sample}, {"AffineGrid", vn_rule_affine_grid},
+    {"FusedConv", vn_rule_convolution, 1, TYPE_FIRST, MS}, {"QLinearAveragePool", vn_rule_quantised_pool, 0, TYPE_FIRST, MS},
+    {"QLinearGlobalAveragePool", vn_rule_quantised_pool, 1, TYPE_FIRST, MS}, {"SkipLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST, MS},
+    {"SkipSimplifiedLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST, MS},
+    {"EmbedLayerNormalization", vn_rule_embed_norm, 0, TYPE_FIRST, MS}, {"Attention", vn_rule_ms_attention, 0, TYPE_FIRST, MS},
+    {"MultiHeadAttention", vn_rule_multi_head, 0, TYPE_FIRST, MS}, {"GroupQueryAttention", vn_rule_group_query, 0, TYPE_FIRST, MS},
+    {"MatMulIntegerToFloat", vn_rule_matmul, 1, TYPE_NONE, MS}, {"DynamicQuantizeMatMul", vn_rule_matmul, 1, VN_F32, MS}, {"DFT", vn_rule_dft},
     /* sequences and optionals */
-    {"SequenceConstruct", vn_rule_sequence, 0, NULL}, {"SequenceEmpty", vn_rule_sequence_empty, 0, NULL}, {"SequenceAt", vn_rule_sequence_at, 0, NULL},
-    {"SequenceLength", vn_rule_sequence_length, 0, NULL}, {"SequenceInsert", vn_rule_sequence_edit, 1, NULL},
-    {"SequenceErase", vn_rule_sequence_edit, -1, NULL}, {"SplitToSequence", vn_rule_split_to_sequence, 0, NULL},
-    {"ConcatFromSequence", vn_rule_concat_sequence, 0, NULL}, {"Optional", vn_rule_optional, 0, NULL},
-    {"OptionalHasElement", vn_rule_optional_has, 0, NULL}, {"OptionalGetElement", vn_rule_sequence_at, 1, NULL},
+    {"SequenceConstruct", vn_rule_sequence}, {"SequenceEmpty", vn_rule_sequence_empty}, {"SequenceAt", vn_rule_sequence_at},
+    {"SequenceLength", vn_rule_sequence_length}, {"SequenceInsert", vn_rule_sequence_edit, 1}, {"SequenceErase", vn_rule_sequence_edit, -1},
+    {"SplitToSequence", vn_rule_split_to_sequence}, {"ConcatFromSequence", vn_rule_concat_sequence}, {"Optional", vn_rule_optional},
+    {"OptionalHasElement", vn_rule_optional_has}, {"OptionalGetElement", vn_rule_sequence_at, 1},
 };
+
+static vn_dtype_t type_of(const vn_infer_node_t *n, int type) {
+    const int k = type == TYPE_SECOND ? 1 : 0;
+    if (type > 0) return (vn_dtype_t)type;
+    if (type == TYPE_NONE) return VN_UNDEFINED;
+    if (type != TYPE_TO) return vn_infer_has(n, k) ? n->in[k]->v.dtype : VN_UNDEFINED;
+    const int64_t to = vn_node_int(n->node, "to", VN_UNDEFINED);
+    return to > 0 && to < VN_DTYPE_COUNT ? (vn_dtype_t)to : VN_UNDEFINED;
+}
 
 vn_status_t vn_infer_by_rule(vn_infer_node_t *n) {
     VN_TRY(types_from_row(n));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; ++i) {
         const rule_t *r = &rules[i];
-        if (strcmp(n->node->op, r->name) == 0 && strcmp(n->node->domain, r->domain ? r->domain : "") == 0) return r->fn(n, r->param);
+        if (strcmp(n->node->op, r->name) != 0 || strcmp(n->node->domain, r->domain ? r->domain : "") != 0) continue;
+        n->fallback = type_of(n, r->type);
+        return r->fn(n, r->param);
     }
     return VN_OK;
 }

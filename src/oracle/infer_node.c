@@ -167,7 +167,13 @@ static vn_status_t evaluate(vn_infer_node_t *n, vn_operands_t *o) {
     return take_values(n, o->out);
 }
 
+/* Their elements follow from the operand's shape alone; the rules give them, as far as it is known. */
+static bool asks_for_shape(const vn_node_t *node) {
+    return !*node->domain && (strcmp(node->op, "Shape") == 0 || strcmp(node->op, "Size") == 0);
+}
+
 vn_status_t vn_infer_operator(vn_infer_node_t *n) {
+    if (asks_for_shape(n->node)) return named(n, vn_infer_by_rule(n));
     vn_operands_t o;
     bool done = false, open = false;
     vn_status_t s = vn_operands_open(n, &o);

@@ -10,7 +10,7 @@
  */
 typedef vn_status_t (*vn_rule_fn)(vn_infer_node_t *n, int param);
 
-/** Output k, if the node names it. t UNDEFINED: the type told by the row, else that of operand 0. dims NULL: all open. */
+/** Output k, if the node names it. t UNDEFINED: the type told by the row, else by the table. dims NULL: all open. */
 void vn_rule_out(vn_infer_node_t *n, int k, vn_dtype_t t, int rank, const int64_t *dims);
 /** Rank of operand k, -1 when absent or open. */
 int vn_rule_rank(const vn_infer_node_t *n, int k);
@@ -42,6 +42,9 @@ vn_status_t vn_rule_gather(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_gather_nd(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_like(vn_infer_node_t *n, int operand);      /* shape of an operand */
 vn_status_t vn_rule_shape(vn_infer_node_t *n, int param);
+vn_status_t vn_rule_size(vn_infer_node_t *n, int param);
+vn_status_t vn_rule_range(vn_infer_node_t *n, int param);
+vn_status_t vn_rule_col2im(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_filled(vn_infer_node_t *n, int param);      /* ConstantOfShape */
 vn_status_t vn_rule_compress(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_non_zero(vn_infer_node_t *n, int param);
@@ -56,6 +59,8 @@ vn_status_t vn_rule_global(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_quantised_pool(vn_infer_node_t *n, int global);
 vn_status_t vn_rule_unpool(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_matmul(vn_infer_node_t *n, int second);     /* operand that is the right factor */
+vn_status_t vn_rule_normalised(vn_infer_node_t *n, int param);  /* LayerNormalization and kin: statistics beside the result */
+vn_status_t vn_rule_dft(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_gemm(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_reduce(vn_infer_node_t *n, int single);     /* single: ArgMax, ArgMin */
 vn_status_t vn_rule_resize(vn_infer_node_t *n, int param);

@@ -17,7 +17,33 @@ static json_t *number(double x) {
 /* A value of a tensor: NaN is a value here, not "does not apply". */
 static json_t *value(double x) { return isnan(x) ? json_string("nan") : number(x); }
 
-static json_t *text(const char *s) { return s ? json_string(s) : json_null(); }
+/* Length of the UTF-8 sequence at s; 0: none begins here. */
+static size_t sequence(const char *s) {
+    for (size_t n = 1; n <= 4 && s[n - 1]; ++n) {
+        json_t *j = json_stringn(s, n);
+        json_decref(j);
+        if (j) return n;
+    }
+    return 0;
+}
+
+/* Names come from models and may hold any bytes; those that are no UTF-8 are written \xNN, so that no row is lost. */
+static json_t *text(const char *s) {
+    json_t *j = s ? json_string(s) : json_null();
+    vn_text_t t = {0};
+    if (j) return j;
+    while (*s) {
+        const size_t n = sequence(s);
+        if (n)
+            vn_text_addn(&t, s, n);
+        else
+            vn_text_printf(&t, "\\x%02x", (unsigned char)*s);
+        s += n ? n : 1;
+    }
+    if (!t.failed) j = json_string(t.data);
+    vn_text_free(&t);
+    return j;
+}
 
 static json_t *hex(uint64_t bits) {
     char s[24];
@@ -61,7 +87,7 @@ static json_t *result(const vn_row_t *r, const vn_policy_t *p) {
 static json_t *backend(const vn_backend_record_t *b) {
     return json_pack("{s:o, s:o, s:o, s:n, s:o, s:o, s:f, s:I}", "spec", text(b->spec), "identity", parsed(b->identity_json), "environment",
                      parsed(b->environment_json), "measured", "error", text(b->error), "observer",
-                     b->observer ? json_pack("{s:o, s:s}", "max_abs", number(b->observer_max), "words", b->observer) : json_null(), "seconds", b->seconds,
+                     b->observer ? json_pack("{s:o, s:o}", "max_abs", number(b->observer_max), "words", text(b->observer)) : json_null(), "seconds", b->seconds,
                      "peak_bytes", (json_int_t)b->peak_bytes);
 }
 
@@ -71,7 +97,7 @@ static json_t *drift(const vn_record_t *r) {
         const vn_backend_record_t *k = &r->backends[b];
         if (!k->drift_output) continue;
         json_object_set_new(all, k->spec,
-                            json_pack("{s:s, s:o, s:o}", "output", k->drift_output, "max_abs", number(k->drift_max), "rms_relative", number(k->drift_relative)));
+                            json_pack("{s:o, s:o, s:o}", "output", text(k->drift_output), "max_abs", number(k->drift_max), "rms_relative", number(k->drift_relative)));
     }
     return all;
 }
@@ -88,9 +114,10 @@ static json_t *summary(const vn_record_t *r, const vn_policy_t *p) {
 
 vn_status_t vn_report_json(const vn_record_t *r, const vn_policy_t *p, vn_text_t *out, vn_error_t *err) {
     json_t *results = json_array(), *backends = json_array(), *notes = json_array();
-    for (int i = 0; i < r->n_rows; ++i) json_array_append_new(results, result(&r->rows[i], p));
-    for (int b = 0; b < r->n_backends; ++b) json_array_append_new(backends, backend(&r->backends[b]));
-    for (int n = 0; n < r->n_notes; ++n) json_array_append_new(notes, text(r->notes[n]));
+    bool whole = true; /* a row that is lost would count as passed */
+    for (int i = 0; i < r->n_rows; ++i) whole &= json_array_append_new(results, result(&r->rows[i], p)) == 0;
+    for (int b = 0; b < r->n_backends; ++b) whole &= json_array_append_new(backends, backend(&r->backends[b])) == 0;
+    for (int n = 0; n < r->n_notes; ++n) whole &= json_array_append_new(notes, text(r->notes[n])) == 0;
     json_t *root = json_pack("{s:s, s:s, s:o, s:{s:o, s:o, s:I, s:I, s:I, s:I}, s:{s:o, s:o, s:o}, s:{s:s, s:o, s:o}, s:o, s:o, s:o, s:o, s:o}", "schema",
                              "vernier-report-1", "version", vn_version(), "command", text(r->command), "model", "path", text(r->model_path), "sha256",
                              text(r->model_sha256), "opset", (json_int_t)r->opset, "nodes", (json_int_t)r->nodes, "judged", (json_int_t)r->judged_nodes,
@@ -98,7 +125,7 @@ vn_status_t vn_report_json(const vn_record_t *r, const vn_policy_t *p, vn_text_t
                              r->seeded ? json_integer((json_int_t)r->seed) : json_null(), "oracle", "arithmetic", "float64", "blas", text(r->oracle_blas),
                              "error_over_bound", number(r->oracle_over_bound), "backends", backends, "results", results, "drift", drift(r), "notes", notes,
                              "summary", summary(r, p));
-    char *dump = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    char *dump = root && whole ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     if (dump) {
         vn_text_add(out, dump);
         vn_text_add(out, "\n");

@@ -49,7 +49,7 @@ VN_TEST(fingerprint, no_alarm_on_correct_sums) {
 
 /* Where n u T is far above the error of rounded operands, only the fingerprint is left, and it must speak. */
 VN_TEST(fingerprint, rounded_operands_inside_the_bound) {
-    enum { M = 8, K = 4096, N = 40 }; /* enough elements that the limit of the rms lies below the clip */
+    enum { M = 8, K = 4096, N = 64 }; /* enough elements that the limit of the rms lies below the clip */
     static const jc_arithmetic_t modes[] = {{.operand = VN_FMT_BF16, .acc = VN_FMT_F32}, {.operand = VN_FMT_TF32, .acc = VN_FMT_F32},
                                             {.operand = VN_FMT_TF32, .rounding = VN_RZ, .acc = VN_FMT_F32}};
     vn_rng_t rng = vn_test_rng(t);

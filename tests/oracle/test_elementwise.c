@@ -17,11 +17,22 @@ typedef void (*exact_fn)(mpfr_t y, const mpfr_t x, const double *p);
     }
 MP(exp, mpfr_exp)
 MP(log, mpfr_log)
-MP(sin, mpfr_sin) MP(cos, mpfr_cos) MP(tan, mpfr_tan) MP(asin, mpfr_asin) MP(acos, mpfr_acos) MP(atan, mpfr_atan) MP(sinh, mpfr_sinh)
-    MP(cosh, mpfr_cosh) MP(tanh, mpfr_tanh) MP(asinh, mpfr_asinh) MP(acosh, mpfr_acosh) MP(atanh, mpfr_atanh) MP(erf, mpfr_erf)
-        MP(sqrt, mpfr_sqrt)
+MP(sin, mpfr_sin)
+MP(cos, mpfr_cos)
+MP(tan, mpfr_tan)
+MP(asin, mpfr_asin)
+MP(acos, mpfr_acos)
+MP(atan, mpfr_atan)
+MP(sinh, mpfr_sinh)
+MP(cosh, mpfr_cosh)
+MP(tanh, mpfr_tanh)
+MP(asinh, mpfr_asinh)
+MP(acosh, mpfr_acosh)
+MP(atanh, mpfr_atanh)
+MP(erf, mpfr_erf)
+MP(sqrt, mpfr_sqrt)
 
-            static void x_reciprocal(mpfr_t y, const mpfr_t x, const double *p) {
+static void x_reciprocal(mpfr_t y, const mpfr_t x, const double *p) {
     (void)p;
     mpfr_ui_div(y, 1, x, MPFR_RNDN);
 }
