@@ -17,7 +17,8 @@ static double best(double old, double t) { return old == 0 || t < old ? t : old;
 
 /* The library's own threading where it has any, else our tile on one thread. */
 static double time_sgemm(int n, int repeats, const float *a, const float *b, float *c) {
-    void *lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL), *p = lib ? dlsym(lib, "sgemm_") : NULL, *q = lib ? dlsym(lib, "openblas_set_num_threads") : NULL;
+    void *lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL), *p = lib ? dlsym(lib, "sgemm_") : NULL,
+         *q = lib ? dlsym(lib, "openblas_set_num_threads") : NULL;
     sgemm_fn sgemm = NULL;
     void (*threads)(int) = NULL;
     memcpy(&sgemm, &p, sizeof p);
@@ -27,10 +28,8 @@ static double time_sgemm(int n, int repeats, const float *a, const float *b, flo
     for (int r = 0; r < repeats; ++r) {
         const float one = 1, zero = 0;
         const double start = vn_now();
-        if (sgemm)
-            sgemm("N", "N", &n, &n, &n, &one, b, &n, a, &n, &zero, c, &n, 1, 1);
-        else
-            vn_sgemm_tile(n, n, n, a, n, false, b, n, false, c, n, false);
+        if (sgemm) sgemm("N", "N", &n, &n, &n, &one, b, &n, a, &n, &zero, c, &n, 1, 1);
+        else vn_sgemm_tile(n, n, n, a, n, false, b, n, false, c, n, false);
         t = best(t, vn_now() - start);
     }
     if (threads) threads(1); /* as the oracle uses it */

@@ -157,6 +157,12 @@ VN_API void vn_model_free(vn_model_t *m);
  * Errors     UNSUPPORTED names the size of a message above protobuf's 2 GiB; IO; NOMEM.
  */
 VN_API vn_status_t vn_model_bytes(const vn_model_t *m, void **data, size_t *size, vn_error_t *err);
+/**
+ * The same bytes piece by piece, nothing held in memory: begin(ctx, size) once (its failure ends the call), then append(ctx, data, n) in order,
+ * `size` bytes in all. Errors: as vn_model_bytes, and begin's.
+ */
+VN_API vn_status_t vn_model_stream(const vn_model_t *m, vn_status_t (*begin)(void *ctx, size_t size, vn_error_t *err),
+                                   void (*append)(void *ctx, const void *data, size_t n), void *ctx, vn_error_t *err);
 VN_API vn_status_t vn_model_write(const vn_model_t *m, const char *path, vn_error_t *err);
 
 /**

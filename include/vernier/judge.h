@@ -67,6 +67,7 @@ typedef struct vn_question {
     double alpha;                 /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
     vn_effort_t effort;
     bool no_hypotheses;           /* stop below rung 7: the caller only asks whether the contract explains it */
+    bool stepwise;                /* refs are of vn_oracle_steps with `actual` as the given states */
     vn_run_fn run;
     void *run_ctx;
 } vn_question_t;

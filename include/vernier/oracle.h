@@ -89,6 +89,15 @@ VN_API vn_status_t vn_oracle_node(const vn_model_t *m, const vn_node_t *n, const
                                   const vn_contract_t *c, int want, vn_ref_t *refs, vn_error_t *err);
 
 /**
+ * As vn_oracle_node, for an operator that carries a state from step to step (RNN, GRU, LSTM): step t starts from the state of step t - 1 that
+ * was returned in given[] (one value per output, NULL where none), not from the oracle's own. Each step is then judged by itself, and
+ * the bound does not grow with the number of steps (claim RNN-3). given NULL: vn_oracle_node.
+ * Errors     UNSUPPORTED: the operator has no such states, or they were not returned. Else as vn_oracle_node.
+ */
+VN_API vn_status_t vn_oracle_steps(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_bundle_t *outer,
+                                   const vn_contract_t *c, int want, const vn_value_t *const *given, vn_ref_t *refs, vn_error_t *err);
+
+/**
  * A whole graph judged as one operator: values stay unrounded between nodes (casts and integer results excepted), bounds are composed.
  * `inputs` by graph input name. refs[k] belongs to graph output k.
  */

@@ -63,6 +63,9 @@ VN_API int vn_worker_restarts(const vn_worker_t *w);
  *  next call and all earlier sessions are gone (run answers NOTFOUND). */
 VN_API vn_status_t vn_worker_load(vn_worker_t *w, const void *model, size_t size, const char *format, const char *folder, int64_t *session,
                                   vn_error_t *err);
+/** The same for a model in memory, written straight into the shared segment. */
+struct vn_model;
+VN_API vn_status_t vn_worker_load_model(vn_worker_t *w, const struct vn_model *m, const char *folder, int64_t *session, vn_error_t *err);
 VN_API void vn_worker_unload(vn_worker_t *w, int64_t session);
 
 /** What is asked of one output. rank -1 or dtype UNDEFINED: the worker allocates (no poison, no guards). */

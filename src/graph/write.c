@@ -462,6 +462,33 @@ vn_status_t vn_model_bytes(const vn_model_t *m, void **data, size_t *size, vn_er
     return *data ? VN_OK : too_large(*size, err);
 }
 
+typedef struct stream {
+    ProtobufCBuffer base; /* first: protobuf-c hands this back */
+    void (*put)(void *ctx, const void *data, size_t n);
+    void *ctx;
+} stream_t;
+
+static void stream_append(ProtobufCBuffer *buffer, size_t n, const uint8_t *data) {
+    stream_t *s = (stream_t *)buffer;
+    s->put(s->ctx, data, n);
+}
+
+vn_status_t vn_model_stream(const vn_model_t *m, vn_status_t (*begin)(void *ctx, size_t size, vn_error_t *err),
+                            void (*piece)(void *ctx, const void *data, size_t n), void *ctx, vn_error_t *err) {
+    writer_t w = {.arena = vn_arena_new(), .err = err};
+    Onnx__ModelProto *p = NULL;
+    vn_status_t s = !w.arena ? nomem(&w) : put_model(&w, m, &p);
+    const size_t size = s == VN_OK ? onnx__model_proto__get_packed_size(p) : 0;
+    if (s == VN_OK && size > PROTO_LIMIT) s = too_large(size, err);
+    if (s == VN_OK) s = begin(ctx, size, err);
+    if (s == VN_OK) {
+        stream_t out = {.base.append = stream_append, .append = piece, .ctx = ctx};
+        onnx__model_proto__pack_to_buffer(p, &out.base);
+    }
+    release(&w);
+    return s;
+}
+
 static vn_status_t write_both(const vn_model_t *m, const char *path, uint64_t outside_from, vn_error_t *err) {
     vn_text_t name = {0};
     vn_outside_t outside = {0};

@@ -66,7 +66,7 @@ vn_op_class_t vn_question_class(const vn_question_t *q) {
 }
 
 vn_status_t vn_question_oracle(const vn_question_t *q, const vn_contract_t *c, int want, vn_ref_t *refs, vn_error_t *err) {
-    if (q->node) return vn_oracle_node(q->model, q->node, q->inputs, q->outer, c, want, refs, err);
+    if (q->node) return vn_oracle_steps(q->model, q->node, q->inputs, q->outer, c, want, q->stepwise ? q->actual : NULL, refs, err);
     const vn_graph_t *g = q->model->graph;
     vn_bundle_t in = {0};
     vn_status_t s = VN_OK;
@@ -107,7 +107,9 @@ static bool form(vn_case_t *c, const vn_value_t *v, vn_tensor_t **converted, vn_
         snprintf(f->words, sizeof f->words, "Shape %s was returned, %s is due.", got, want);
         return false;
     }
-    if (q->poison_left && q->poison_left[c->k] > 0 && a->count > 0) {
+    const vn_kind_t kind = vn_dtype_kind(a->dtype);
+    const bool surely = (kind == VN_KIND_FLOAT || kind == VN_KIND_COMPLEX) && vn_dtype_bits(a->dtype) >= 16; /* no arithmetic returns that pattern */
+    if (surely && q->poison_left && q->poison_left[c->k] > 0 && a->count > 0) {
         snprintf(f->cause, sizeof f->cause, "tail-unwritten");
         snprintf(f->words, sizeof f->words, "%lld of %lld elements still hold the pattern that filled the buffer.", (long long)q->poison_left[c->k],
                  (long long)a->count);
@@ -343,6 +345,10 @@ static vn_status_t repeated(vn_case_t *c, const vn_value_t *second, vn_error_t *
     vn_finding_t *f = c->f;
     f->deterministic = c->q->actual2 ? 0 : -1;
     if (!c->q->actual2) return VN_OK;
+    if (c->ref->is_random) { /* two draws differ, and may */
+        f->deterministic = -1;
+        return VN_OK;
+    }
     if (!second || second->kind != VN_VALUE_TENSOR) {
         vn_rung(f, "repeat without a tensor");
         f->verdict = VN_NONDETERMINISTIC;
@@ -395,7 +401,13 @@ static vn_status_t judge_one(const vn_question_t *q, int k, vn_op_class_t cls, v
     vn_status_t s = vn_tensor_contiguous(converted ? converted : v->tensor, &flat, err);
     c.actual = flat;
     if (s == VN_OK) s = numbers(&c, err);
+    const int64_t left = q->poison_left ? q->poison_left[k] : 0;
+    if (s == VN_OK && f->verdict == VN_BUG && left > 0) { /* integers may hold the pattern by right; wrong values and the pattern together do not */
+        snprintf(f->cause, sizeof f->cause, "tail-unwritten");
+        snprintf(f->words, sizeof f->words, "%lld of %lld elements are wrong, and %lld hold the pattern that filled the buffer.", (long long)f->outside, (long long)f->count, (long long)left);
+    }
     if (s == VN_OK && !converted) s = repeated(&c, q->actual2 ? q->actual2[k] : NULL, err);
+    if (s == VN_OK && converted && vn_verdict_fails(f->verdict) && !*f->note) memcpy(f->note, cause, sizeof cause); /* wrong values in a wrong type */
     if (s == VN_OK && converted && !vn_verdict_fails(f->verdict)) {
         f->verdict = VN_CONTRACT_MISMATCH;
         memcpy(f->cause, cause, sizeof cause);
@@ -415,5 +427,5 @@ vn_status_t vn_judge(const vn_question_t *q, vn_finding_t *findings, vn_error_t 
         }
         VN_TRY(judge_one(q, k, cls, &findings[k], err));
     }
-    return VN_OK;
+    return q->node && !q->stepwise && cls == VN_CLASS_COMPOSITE ? vn_judge_steps(q, findings, err) : VN_OK;
 }

@@ -63,6 +63,9 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err);
 /** Injected faults against the cheap rungs: caught of tried, smallest relative single-element error. */
 vn_status_t vn_detection(vn_case_t *c, vn_error_t *err);
 
+/** Recurrent layers: findings that are open or pass are replaced by those of the single steps (claim JUDGE-3). */
+vn_status_t vn_judge_steps(const vn_question_t *q, vn_finding_t *findings, vn_error_t *err);
+
 /** Class of the question: the node's, or for a region the strongest of its nodes. */
 vn_op_class_t vn_question_class(const vn_question_t *q);
 /** Oracle of the question under another contract; refs as in vn_question_t. */

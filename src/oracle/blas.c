@@ -32,12 +32,12 @@ static bool forced_own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* A row-major product is the column-major product of the swapped operands. */
-#define LIBRARY_GEMM(NAME, TYPE)                                                                                                        \
-    static void library_##NAME(NAME##_fn fn, int64_t m, int64_t n, int64_t k, const TYPE *a, int64_t lda, bool ta, const TYPE *b,      \
-                               int64_t ldb, bool tb, TYPE *c, int64_t ldc, bool accumulate) {                                           \
-        const int im = (int)m, in = (int)n, ik = (int)k, la = (int)(lda > 0 ? lda : 1), lb = (int)(ldb > 0 ? ldb : 1), lc = (int)ldc;   \
-        const TYPE one = 1, beta = accumulate ? 1 : 0;                                                                                  \
-        fn(tb ? "T" : "N", ta ? "T" : "N", &in, &im, &ik, &one, b, &lb, a, &la, &beta, c, &lc, 1, 1);                                   \
+#define LIBRARY_GEMM(NAME, TYPE)                                                                                                      \
+    static void library_##NAME(NAME##_fn fn, int64_t m, int64_t n, int64_t k, const TYPE *a, int64_t lda, bool ta, const TYPE *b,     \
+                               int64_t ldb, bool tb, TYPE *c, int64_t ldc, bool accumulate) {                                         \
+        const int im = (int)m, in = (int)n, ik = (int)k, la = (int)(lda > 0 ? lda : 1), lb = (int)(ldb > 0 ? ldb : 1), lc = (int)ldc; \
+        const TYPE one = 1, beta = accumulate ? 1 : 0;                                                                                \
+        fn(tb ? "T" : "N", ta ? "T" : "N", &in, &im, &ik, &one, b, &lb, a, &la, &beta, c, &lc, 1, 1);                                 \
     }
 LIBRARY_GEMM(dgemm, double)
 LIBRARY_GEMM(sgemm, float)
@@ -48,7 +48,7 @@ enum { CHECK_MAX = 200, CHECK_LD = CHECK_MAX + 3 };
 typedef struct check_shape {
     int m, n, k;
 } check_shape_t;
-static const check_shape_t check_shapes[] = {{1, 1, 1},   {1, 7, 3},     {4, 1, 9},      {3, 5, 7},     {8, 8, 8},       {16, 16, 1},
+static const check_shape_t check_shapes[] = {{1, 1, 1},    {1, 7, 3},    {4, 1, 9},     {3, 5, 7},    {8, 8, 8},     {16, 16, 1},
                                              {17, 33, 65}, {25, 49, 40}, {48, 16, 129}, {64, 65, 63}, {2, 199, 200}, {97, 100, 131}};
 
 typedef struct check_buffers {
@@ -58,7 +58,8 @@ typedef struct check_buffers {
 } check_buffers_t;
 
 /* One shape and transposition. Entries lie in -255..255, so that every partial sum stays below 200 * 2^16 < 2^24: exact in f32 in any order. */
-static bool check_one(check_buffers_t *w, dgemm_fn dgemm, sgemm_fn sgemm, check_shape_t s, bool ta, bool tb, bool accumulate, vn_rng_t *rng) {
+static bool check_one(check_buffers_t *w, dgemm_fn dgemm, sgemm_fn sgemm, check_shape_t s, bool ta, bool tb, bool accumulate,
+                      vn_rng_t *rng) {
     const int64_t ld = CHECK_LD;
     for (int64_t i = 0; i < ld * ld; ++i) {
         w->as[i] = (float)(w->ad[i] = (double)vn_rng_below(rng, 511) - 255);
@@ -145,10 +146,8 @@ static void load(void) {
             snprintf(refused, sizeof refused, "%s", name);
         } /* the library stays loaded: closing one that started threads is not safe */
     }
-    if (refused[0])
-        snprintf(blas.text, sizeof blas.text, "own kernel: %s failed its self-check", refused);
-    else
-        snprintf(blas.text, sizeof blas.text, "own kernel: no BLAS library found");
+    if (refused[0]) snprintf(blas.text, sizeof blas.text, "own kernel: %s failed its self-check", refused);
+    else snprintf(blas.text, sizeof blas.text, "own kernel: no BLAS library found");
 }
 
 bool vn_blas_is_library(void) {
@@ -169,18 +168,18 @@ static bool fits(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int6
     return m <= INT_MAX && n <= INT_MAX && k <= INT_MAX && lda <= INT_MAX && ldb <= INT_MAX && ldc <= INT_MAX;
 }
 
-#define DISPATCH(NAME, TYPE)                                                                                                           \
-    void vn_##NAME##_tile(int64_t m, int64_t n, int64_t k, const TYPE *a, int64_t lda, bool ta, const TYPE *b, int64_t ldb, bool tb,   \
-                          TYPE *c, int64_t ldc, bool accumulate) {                                                                     \
-        if (m <= 0 || n <= 0) return;                                                                                                  \
-        /* tiny products: a call costs more than the work; k = 0 has no library rule */                                                \
-        if (m * n < 4096 && m * n * k < 4096) {                                                                                        \
-            vn_own_##NAME(m, n, k, a, lda, ta, b, ldb, tb, c, ldc, accumulate);                                                        \
-        } else if (k > 0 && vn_blas_is_library() && fits(m, n, k, lda, ldb, ldc)) {                                                    \
-            library_##NAME(blas.NAME, m, n, k, a, lda, ta, b, ldb, tb, c, ldc, accumulate);                                            \
-        } else {                                                                                                                       \
-            vn_own_##NAME(m, n, k, a, lda, ta, b, ldb, tb, c, ldc, accumulate);                                                        \
-        }                                                                                                                              \
+#define DISPATCH(NAME, TYPE)                                                                                                         \
+    void vn_##NAME##_tile(int64_t m, int64_t n, int64_t k, const TYPE *a, int64_t lda, bool ta, const TYPE *b, int64_t ldb, bool tb, \
+                          TYPE *c, int64_t ldc, bool accumulate) {                                                                   \
+        if (m <= 0 || n <= 0) return;                                                                                                \
+        /* tiny products: a call costs more than the work; k = 0 has no library rule */                                              \
+        if (m * n < 4096 && m * n * k < 4096) {                                                                                      \
+            vn_own_##NAME(m, n, k, a, lda, ta, b, ldb, tb, c, ldc, accumulate);                                                      \
+        } else if (k > 0 && vn_blas_is_library() && fits(m, n, k, lda, ldb, ldc)) {                                                  \
+            library_##NAME(blas.NAME, m, n, k, a, lda, ta, b, ldb, tb, c, ldc, accumulate);                                          \
+        } else {                                                                                                                     \
+            vn_own_##NAME(m, n, k, a, lda, ta, b, ldb, tb, c, ldc, accumulate);                                                      \
+        }                                                                                                                            \
     }
 DISPATCH(dgemm, double)
 DISPATCH(sgemm, float)

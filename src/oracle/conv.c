@@ -10,15 +10,19 @@ vn_status_t vn_conv_plan(vn_eval_t *e, int kx, int kw, bool transposed, vn_conv_
     VN_TRY(vn_require(e, (kx > kw ? kx : kw) + 1));
     const vn_tensor_t *x = e->in[kx].t, *w = e->in[kw].t;
     *c = (vn_conv_t){.transposed = transposed, .groups = vn_node_int(e->node, "group", 1), .rank = x->rank};
-    if (x->rank < 3 || w->rank != x->rank) return vn_eval_fail(e, VN_ERR_SHAPE, "input of rank %d with weights of rank %d", x->rank, w->rank);
+    if (x->rank < 3 || w->rank != x->rank)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input of rank %d with weights of rank %d", x->rank, w->rank);
     c->batch = x->dims[0];
     c->channels = x->dims[1];
     if (c->groups < 1 || c->channels % c->groups || w->dims[0] % c->groups)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "group %lld does not divide %lld channels and %lld filters", (long long)c->groups, (long long)c->channels, (long long)w->dims[0]);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "group %lld does not divide %lld channels and %lld filters", (long long)c->groups,
+                            (long long)c->channels, (long long)w->dims[0]);
     c->cg = c->channels / c->groups;
     const int64_t want = transposed ? w->dims[0] : w->dims[1] * c->groups;
-    if (want != c->channels) return vn_eval_fail(e, VN_ERR_SHAPE, "%lld channels, the weights take %lld", (long long)c->channels, (long long)want);
-    if (!vn_i64_mul(transposed ? w->dims[1] : w->dims[0], transposed ? c->groups : 1, &c->maps)) return vn_eval_fail(e, VN_ERR_RANGE, "too many filters");
+    if (want != c->channels)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "%lld channels, the weights take %lld", (long long)c->channels, (long long)want);
+    if (!vn_i64_mul(transposed ? w->dims[1] : w->dims[0], transposed ? c->groups : 1, &c->maps))
+        return vn_eval_fail(e, VN_ERR_RANGE, "too many filters");
     c->mg = c->maps / c->groups;
     VN_TRY(transposed ? vn_windows_read_transposed(e, x->rank - 2, x->dims + 2, w->dims + 2, &c->w)
                       : vn_windows_read(e, x->rank - 2, x->dims + 2, w->dims + 2, false, &c->w));
@@ -30,9 +34,11 @@ vn_status_t vn_conv_plan(vn_eval_t *e, int kx, int kw, bool transposed, vn_conv_
     c->tile = room < 8 ? 8 : room > 1024 ? 1024 : room;
     if (c->tile > c->w.positions) c->tile = c->w.positions > 0 ? c->w.positions : 1;
     c->map_tile = c->mg > 256 ? 256 : c->mg > 0 ? c->mg : 1;
-    /* few tiles: split the maps further, so that there is work for several threads; by sizes only */
-    const double others = (double)c->batch * (double)c->groups * (double)((c->w.positions + c->tile - 1) / c->tile);
-    while (c->map_tile > 32 && others * (double)((c->mg + c->map_tile - 1) / c->map_tile) < 8) c->map_tile = (c->map_tile + 1) / 2;
+    /* Few tasks: smaller tiles of positions first (columns are gathered once), then of maps. By sizes only. */
+    const double pairs = (double)c->batch * (double)c->groups;
+    while (c->tile > 128 && pairs * (double)((c->w.positions + c->tile - 1) / c->tile) < 8) c->tile = (c->tile + 1) / 2;
+    const double tiles = pairs * (double)((c->w.positions + c->tile - 1) / c->tile);
+    while (c->map_tile > 32 && tiles * (double)((c->mg + c->map_tile - 1) / c->map_tile) < 8) c->map_tile = (c->map_tile + 1) / 2;
     c->map_tiles = (c->mg + c->map_tile - 1) / c->map_tile;
     return VN_OK;
 }
@@ -92,6 +98,9 @@ static bool add_run(vn_columns_t *c, int64_t *used, vn_run_t r) {
 
 bool vn_columns_at(vn_columns_t *c, int64_t first, int64_t count) {
     const vn_conv_t *g = c->c;
+    if (c->planned && c->first == first && c->count == count) return true;
+    c->planned = false;
+    c->first = first;
     int64_t tap[VN_MAX_RANK] = {0}, used = 0;
     c->count = count;
     c->padded = false;
@@ -119,27 +128,26 @@ bool vn_columns_at(vn_columns_t *c, int64_t first, int64_t count) {
         }
     }
     c->start[g->w.taps] = used;
+    c->planned = true;
     return true;
 }
 
-#define GATHER(NAME, TYPE)                                                                        \
-    void vn_columns_##NAME(const vn_columns_t *c, const TYPE *x, TYPE *out) {                     \
-        const vn_conv_t *g = c->c;                                                                \
-        for (int64_t ch = 0; ch < g->cg; ++ch) {                                                  \
-            const TYPE *src = x + ch * g->w.in_size;                                              \
-            for (int64_t t = 0; t < g->w.taps; ++t) {                                             \
-                TYPE *row = out + (ch * g->w.taps + t) * c->count;                                \
-                for (int64_t i = c->start[t]; i < c->start[t + 1]; ++i) {                         \
-                    const vn_run_t r = c->runs[i];                                                \
-                    if (r.from < 0)                                                               \
-                        memset(row + r.to, 0, (size_t)r.length * sizeof *row);                    \
-                    else if (r.step == 1)                                                         \
-                        memcpy(row + r.to, src + r.from, (size_t)r.length * sizeof *row);         \
-                    else                                                                          \
-                        for (int64_t k = 0; k < r.length; ++k) row[r.to + k] = src[r.from + k * r.step]; \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
+#define GATHER(NAME, TYPE)                                                                                  \
+    void vn_columns_##NAME(const vn_columns_t *c, const TYPE *x, TYPE *out) {                               \
+        const vn_conv_t *g = c->c;                                                                          \
+        for (int64_t ch = 0; ch < g->cg; ++ch) {                                                            \
+            const TYPE *src = x + ch * g->w.in_size;                                                        \
+            for (int64_t t = 0; t < g->w.taps; ++t) {                                                       \
+                TYPE *row = out + (ch * g->w.taps + t) * c->count;                                          \
+                for (int64_t i = c->start[t]; i < c->start[t + 1]; ++i) {                                   \
+                    const vn_run_t r = c->runs[i];                                                          \
+                    if (r.from < 0) memset(row + r.to, 0, (size_t)r.length * sizeof *row);                  \
+                    else if (r.step == 1) memcpy(row + r.to, src + r.from, (size_t)r.length * sizeof *row); \
+                    else                                                                                    \
+                        for (int64_t k = 0; k < r.length; ++k) row[r.to + k] = src[r.from + k * r.step];    \
+                }                                                                                           \
+            }                                                                                               \
+        }                                                                                                   \
     }
 GATHER(f64, double)
 GATHER(f32, float)
@@ -151,13 +159,19 @@ int64_t vn_conv_tasks(const vn_conv_t *c) {
     return c->batch * c->groups * ((c->w.positions - 1) / c->tile + 1) * c->map_tiles;
 }
 
+/* Consecutive tasks share a tile of positions, so that its columns are planned once. */
 vn_conv_task_t vn_conv_task(const vn_conv_t *c, int64_t index) {
-    const int64_t tiles = (c->w.positions - 1) / c->tile + 1;
-    const int64_t map = index % c->map_tiles, tile = index / c->map_tiles % tiles, ig = index / c->map_tiles / tiles;
+    const int64_t pairs = c->batch * c->groups, per_tile = pairs * c->map_tiles, tile = index / per_tile;
+    const int64_t ig = index % per_tile / c->map_tiles, map = index % c->map_tiles;
     vn_conv_task_t t = {.image = ig / c->groups, .group = ig % c->groups, .first = tile * c->tile, .map = map * c->map_tile};
     t.count = c->w.positions - t.first < c->tile ? c->w.positions - t.first : c->tile;
     t.maps = c->mg - t.map < c->map_tile ? c->mg - t.map : c->map_tile;
     return t;
+}
+
+int64_t vn_conv_grain(const vn_conv_t *c) {
+    const double enough = 0x1p21, each = (double)c->map_tile * (double)c->tile * (double)(c->depth > 0 ? c->depth : 1);
+    return each >= enough ? 1 : (int64_t)(enough / each) + 1;
 }
 
 typedef struct exact_job {
@@ -171,7 +185,7 @@ static void exact_range(void *ctx, int64_t begin, int64_t end) {
     exact_job_t *job = ctx;
     const vn_conv_t *c = job->c;
     vn_columns_t cols;
-    double *packed = vn_alloc((size_t)(c->depth * c->tile > 0 ? c->depth * c->tile : 1), sizeof *packed);
+    double *packed = vn_realloc(NULL, (size_t)(c->depth * c->tile > 0 ? c->depth * c->tile : 1), sizeof *packed);
     bool good = vn_columns_new(c, c->tile, &cols) && packed;
     for (int64_t i = begin; good && i < end; ++i) {
         const vn_conv_task_t t = vn_conv_task(c, i);
@@ -189,6 +203,6 @@ static void exact_range(void *ctx, int64_t begin, int64_t end) {
 
 vn_status_t vn_conv_exact(vn_eval_t *e, const vn_conv_t *c, const double *x, const double *w, double *out) {
     exact_job_t job = {c, x, w, out, false};
-    vn_parallel(vn_conv_tasks(c), 1, exact_range, &job);
+    vn_parallel(vn_conv_tasks(c), vn_conv_grain(c), exact_range, &job);
     return job.failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for columns") : VN_OK;
 }

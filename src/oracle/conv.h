@@ -14,7 +14,7 @@ typedef struct vn_conv {
     int64_t tile;                  /* positions gathered at a time: depth * tile elements stay below 2^20 */
     int64_t map_tile, map_tiles;   /* maps of a group are split where there are few tiles of positions */
     int rank;
-    int64_t dims[VN_MAX_RANK];     /* of the output */
+    int64_t dims[VN_MAX_RANK]; /* of the output */
 } vn_conv_t;
 
 /** Geometry of X (operand kx) with weights kw: [M, C/g, k...], transposed: [C, M/g, k...]. Errors: SHAPE names what does not fit. */
@@ -26,17 +26,18 @@ typedef struct vn_run {
 } vn_run_t;
 typedef struct vn_columns {
     const vn_conv_t *c;
-    int64_t count;
-    vn_run_t *runs;      /* those of tap t: runs[start[t] .. start[t+1]) */
+    int64_t first, count;
+    bool planned;
+    vn_run_t *runs; /* those of tap t: runs[start[t] .. start[t+1]) */
     int64_t *start;
-    double *terms;       /* present terms per position */
+    double *terms; /* present terms per position */
     bool padded;
-    int64_t *offset;     /* scratch, one tap */
+    int64_t *offset; /* scratch, one tap */
     int64_t capacity;
 } vn_columns_t;
 bool vn_columns_new(const vn_conv_t *c, int64_t max_count, vn_columns_t *out);
 void vn_columns_free(vn_columns_t *c);
-/** False: no memory. */
+/** Plans the runs, unless they are those of the last call. False: no memory. */
 bool vn_columns_at(vn_columns_t *c, int64_t first, int64_t count);
 /** Gathers [depth, count] from one image and group: x points at its first channel. */
 void vn_columns_f64(const vn_columns_t *c, const double *x, double *out);
@@ -48,6 +49,8 @@ typedef struct vn_conv_task {
 } vn_conv_task_t;
 int64_t vn_conv_tasks(const vn_conv_t *c);
 vn_conv_task_t vn_conv_task(const vn_conv_t *c, int64_t index);
+/** Tasks that are worth a thread together. */
+int64_t vn_conv_grain(const vn_conv_t *c);
 
 /** out[N, M, P] = exact f64 sums of x and w ([M, cg, taps]), both integers small enough. Errors: NOMEM. */
 vn_status_t vn_conv_exact(vn_eval_t *e, const vn_conv_t *c, const double *x, const double *w, double *out);

@@ -63,7 +63,7 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
         }
         if (r->wide && !r->bound_final) r->wide[i] = store(f, r->wide[i], y);
         if (r->var && r->terms > 1 && r->var[i] > 0) r->var[i] += (double)r->terms * f->acc->eta * f->acc->eta / 12; /* products that underflow */
-        if (r->var && f->narrower) {
+        if (r->var && f->narrower && !r->bound_final) {
             const double ulp = vn_ulp(f->out_format, y);
             r->var[i] += ulp * ulp / 12;
         }
@@ -216,7 +216,8 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
     const vn_op_t *row = version < 0 ? NULL : vn_registry_find(node->domain, node->op, version);
     vn_contract_t contract = vn_contract_resolve(run->contract, main_dtype(in, node->n_inputs));
     vn_eval_t e = {.model = run->model, .graph = graph, .node = node, .version = version, .contract = &contract, .want = run->want,
-                   .n_in = node->n_inputs, .n_out = node->n_outputs, .in = in, .out = out, .outer = outer, .run = run, .err = err};
+                   .n_in = node->n_inputs, .n_out = node->n_outputs, .in = in, .out = out, .outer = outer, .given = run->given, .run = run, .err = err};
+    if (run->given && (!row || !(row->flags & VN_OP_STATES))) return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "the operator has no states that its outputs show");
     if (!row) {
         const vn_function_t *f = vn_model_function(run->model, node->domain, node->op, node->overload);
         if (f) return vn_frame_function(run, f, node, in, out, err);

@@ -333,8 +333,13 @@ vn_status_t vn_frame_function(vn_oracle_run_t *run, const vn_function_t *f, cons
 
 vn_status_t vn_oracle_node(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_bundle_t *outer,
                            const vn_contract_t *c, int want, vn_ref_t *refs, vn_error_t *err) {
+    return vn_oracle_steps(m, n, inputs, outer, c, want, NULL, refs, err);
+}
+
+vn_status_t vn_oracle_steps(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_bundle_t *outer,
+                            const vn_contract_t *c, int want, const vn_value_t *const *given, vn_ref_t *refs, vn_error_t *err) {
     vn_scope_t scope = {.bundle = outer};
-    vn_oracle_run_t run = {.model = m, .contract = c, .want = want, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = "", .scope = &scope};
+    vn_oracle_run_t run = {.model = m, .contract = c, .want = want, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = "", .scope = &scope, .given = given};
     for (int k = 0; k < n->n_outputs; ++k) refs[k] = (vn_ref_t){0};
     const size_t ni = n->n_inputs ? (size_t)n->n_inputs : 1;
     vn_arg_t *in = vn_alloc(ni, sizeof *in);

@@ -33,6 +33,7 @@ typedef struct vn_oracle_run {
     const vn_node_t *call; /* the function call whose body runs: its attributes stand for ref_attr_name */
     const vn_function_t *function;
     int depth;
+    const vn_value_t *const *given; /* returned outputs of the one node that is evaluated, or NULL */
 } vn_oracle_run_t;
 
 /** Runs all nodes of a graph in its scope (inputs already there). */

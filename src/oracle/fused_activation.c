@@ -65,7 +65,10 @@ vn_status_t vn_fused_activation(vn_eval_t *e, const char *name, double first, do
     for (size_t i = 0; i < sizeof table / sizeof *table; ++i)
         if (strcmp(table[i].name, name) == 0) f = &table[i];
     if (!f) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "fused activation %s has no oracle", name);
-    const act_t p = {.a = isnan(first) ? f->a : first, .b = isnan(second) ? f->b : second, .u = vn_u(e), .eta = e->contract->ftz ? vn_tau(e) : vn_eta(e),
+    const act_t p = {.a = isnan(first) ? f->a : first,
+                     .b = isnan(second) ? f->b : second,
+                     .u = vn_u(e),
+                     .eta = e->contract->ftz ? vn_tau(e) : vn_eta(e),
                      .t = f->budget ? vn_budget(e, f->budget) : 0};
     vn_ref_t *r = &e->out[0];
     for (int64_t i = 0; i < r->count; ++i) {
@@ -80,8 +83,9 @@ vn_status_t vn_fused_activation(vn_eval_t *e, const char *name, double first, do
         }
         const double slope = isfinite(w) ? f->slope(&p, x - w, x + w) : f->slope(&p, -INFINITY, INFINITY);
         const double carried = slope == 0 ? 0 : slope * w;
-        r->bound[i] = isnan(carried) ? INFINITY : (carried + (f->error(&p, x, y) + f->error(&p, x, y) * slope * 4 * p.u)) * (1 + 0x1p-50) +
-                                                      (f->budget ? 2 * p.t * p.u * carried : 2 * p.u * (f->error == no_error ? 0 : carried));
+        r->bound[i] = isnan(carried) ? INFINITY
+                                     : (carried + (f->error(&p, x, y) + f->error(&p, x, y) * slope * 4 * p.u)) * (1 + 0x1p-50) +
+                                           (f->budget ? 2 * p.t * p.u * carried : 2 * p.u * (f->error == no_error ? 0 : carried));
         if (r->own) r->own[i] = r->own[i] * slope + 0x1p-51 * fabs(y);
         if (r->var) r->var[i] = r->var[i] * slope * slope + (f->error == no_error ? 0 : f->error(&p, x, y) * f->error(&p, x, y) / 3);
     }

@@ -12,7 +12,8 @@ vn_tiles_t vn_tiles(int64_t m, int64_t n, int64_t k) {
     vn_tiles_t t = {.m = m, .n = n, .tm = m < SIDE ? m : SIDE, .tn = n < SIDE ? n : SIDE};
     const double depth = k > 0 ? (double)k : 1;
     /* Large tiles pack their operands less often; a result of few tiles is split while there is work enough in each. */
-    while ((t.tm > SMALL || t.tn > SMALL) && ((m + t.tm - 1) / t.tm) * ((n + t.tn - 1) / t.tn) < FEW && (double)t.tm * (double)t.tn * depth > 2 * enough)
+    while ((t.tm > SMALL || t.tn > SMALL) && ((m + t.tm - 1) / t.tm) * ((n + t.tn - 1) / t.tn) < FEW &&
+           (double)t.tm * (double)t.tn * depth > 2 * enough)
         *(t.tm >= t.tn ? &t.tm : &t.tn) = ((t.tm >= t.tn ? t.tm : t.tn) + 1) / 2;
     while (t.tm < m && (double)t.tm * (double)t.tn * depth < enough) t.tm = 2 * t.tm < m ? 2 * t.tm : m;
     while (t.tn < n && (double)t.tm * (double)t.tn * depth < enough) t.tn = 2 * t.tn < n ? 2 * t.tn : n;
@@ -60,7 +61,7 @@ typedef struct abs_job {
     vn_tiles_t tiles;
     int64_t k, lda, ldb, ldc; /* of the packed copies, which are not transposed */
     const float *a, *b;
-    const double *da, *db;    /* the f64 path */
+    const double *da, *db; /* the f64 path */
     double unscale, lost;
     double *c;
     bool accumulate, failed;
@@ -71,10 +72,8 @@ static void add_tile(double *c, int64_t ldc, int64_t rows, int64_t cols, const d
         for (int64_t j = 0; j < cols; ++j) {
             double t = sum[i * cols + j];
             if (isnan(t)) t = INFINITY; /* 0 times infinity, or NaN: no statement */
-            if (accumulate)
-                c[i * ldc + j] = (c[i * ldc + j] + t) * (1 + 0x1p-52);
-            else
-                c[i * ldc + j] = t;
+            if (accumulate) c[i * ldc + j] = (c[i * ldc + j] + t) * (1 + 0x1p-52);
+            else c[i * ldc + j] = t;
         }
 }
 

@@ -10,58 +10,57 @@ enum { MR = 4, DN = 8, SN = 16, KC = 256, CN = 8 };
 typedef double vd_t __attribute__((vector_size(DN * sizeof(double))));
 typedef float vs_t __attribute__((vector_size(SN * sizeof(float))));
 
-#define OWN_GEMM(NAME, TYPE, VEC, NR)                                                                                                \
-    VN_CLONES static void NAME##_block(int64_t rows, int64_t kc, const TYPE *a, int64_t rs, int64_t cs, const TYPE *panel, TYPE *out) { \
-        VEC acc[MR];                                                                                                                 \
-        memset(acc, 0, sizeof acc);                                                                                                  \
-        if (rows == MR) {                                                                                                            \
-            const TYPE *a0 = a, *a1 = a + rs, *a2 = a + 2 * rs, *a3 = a + 3 * rs;                                                    \
-            for (int64_t p = 0; p < kc; ++p) {                                                                                       \
-                VEC b;                                                                                                               \
-                memcpy(&b, panel + p * (NR), sizeof b);                                                                              \
-                acc[0] += a0[p * cs] * b;                                                                                            \
-                acc[1] += a1[p * cs] * b;                                                                                            \
-                acc[2] += a2[p * cs] * b;                                                                                            \
-                acc[3] += a3[p * cs] * b;                                                                                            \
-            }                                                                                                                        \
-        } else {                                                                                                                     \
-            for (int64_t i = 0; i < rows; ++i)                                                                                       \
-                for (int64_t p = 0; p < kc; ++p) {                                                                                   \
-                    VEC b;                                                                                                           \
-                    memcpy(&b, panel + p * (NR), sizeof b);                                                                          \
-                    acc[i] += a[i * rs + p * cs] * b;                                                                                \
-                }                                                                                                                    \
-        }                                                                                                                            \
-        memcpy(out, acc, sizeof acc);                                                                                                \
-    }                                                                                                                                \
-    void vn_own_##NAME(int64_t m, int64_t n, int64_t k, const TYPE *a, int64_t lda, bool ta, const TYPE *b, int64_t ldb, bool tb,    \
-                       TYPE *c, int64_t ldc, bool accumulate) {                                                                      \
-        const int64_t rs = ta ? 1 : lda, cs = ta ? lda : 1;                                                                          \
-        TYPE panel[KC * (NR)], out[MR * (NR)];                                                                                       \
-        for (int64_t j = 0; j < n; j += (NR)) {                                                                                      \
-            const int64_t cols = n - j < (NR) ? n - j : (NR);                                                                        \
-            if (k == 0 && !accumulate)                                                                                               \
-                for (int64_t i = 0; i < m; ++i) memset(c + i * ldc + j, 0, (size_t)cols * sizeof *c);                                \
-            for (int64_t q = 0; q < k; q += KC) {                                                                                    \
-                const int64_t kc = k - q < KC ? k - q : KC;                                                                          \
-                if (cols < (NR)) memset(panel, 0, sizeof panel);                                                                     \
-                for (int64_t p = 0; p < kc; ++p)                                                                                     \
-                    for (int64_t x = 0; x < cols; ++x)                                                                               \
-                        panel[p * (NR) + x] = tb ? b[(j + x) * ldb + q + p] : b[(q + p) * ldb + j + x];                              \
-                for (int64_t i = 0; i < m; i += MR) {                                                                                \
-                    const int64_t rows = m - i < MR ? m - i : MR;                                                                    \
-                    NAME##_block(rows, kc, a + i * rs + q * cs, rs, cs, panel, out);                                                 \
-                    for (int64_t y = 0; y < rows; ++y) {                                                                             \
-                        TYPE *row = c + (i + y) * ldc + j;                                                                           \
-                        const TYPE *o = out + y * (NR);                                                                              \
-                        if (q == 0 && !accumulate)                                                                                   \
-                            for (int64_t x = 0; x < cols; ++x) row[x] = o[x];                                                        \
-                        else                                                                                                         \
-                            for (int64_t x = 0; x < cols; ++x) row[x] += o[x];                                                       \
-                    }                                                                                                                \
-                }                                                                                                                    \
-            }                                                                                                                        \
-        }                                                                                                                            \
+#define OWN_GEMM(NAME, TYPE, VEC, NR)                                                                                                      \
+    VN_CLONES static void NAME##_block(int64_t rows, int64_t kc, const TYPE *a, int64_t rs, int64_t cs, const TYPE *panel, TYPE *out) {    \
+        VEC acc[MR];                                                                                                                       \
+        memset(acc, 0, sizeof acc);                                                                                                        \
+        if (rows == MR) {                                                                                                                  \
+            const TYPE *a0 = a, *a1 = a + rs, *a2 = a + 2 * rs, *a3 = a + 3 * rs;                                                          \
+            for (int64_t p = 0; p < kc; ++p) {                                                                                             \
+                VEC b;                                                                                                                     \
+                memcpy(&b, panel + p * (NR), sizeof b);                                                                                    \
+                acc[0] += a0[p * cs] * b;                                                                                                  \
+                acc[1] += a1[p * cs] * b;                                                                                                  \
+                acc[2] += a2[p * cs] * b;                                                                                                  \
+                acc[3] += a3[p * cs] * b;                                                                                                  \
+            }                                                                                                                              \
+        } else {                                                                                                                           \
+            for (int64_t i = 0; i < rows; ++i)                                                                                             \
+                for (int64_t p = 0; p < kc; ++p) {                                                                                         \
+                    VEC b;                                                                                                                 \
+                    memcpy(&b, panel + p * (NR), sizeof b);                                                                                \
+                    acc[i] += a[i * rs + p * cs] * b;                                                                                      \
+                }                                                                                                                          \
+        }                                                                                                                                  \
+        memcpy(out, acc, sizeof acc);                                                                                                      \
+    }                                                                                                                                      \
+    void vn_own_##NAME(int64_t m, int64_t n, int64_t k, const TYPE *a, int64_t lda, bool ta, const TYPE *b, int64_t ldb, bool tb, TYPE *c, \
+                       int64_t ldc, bool accumulate) {                                                                                     \
+        const int64_t rs = ta ? 1 : lda, cs = ta ? lda : 1;                                                                                \
+        TYPE panel[KC * (NR)], out[MR * (NR)];                                                                                             \
+        for (int64_t j = 0; j < n; j += (NR)) {                                                                                            \
+            const int64_t cols = n - j < (NR) ? n - j : (NR);                                                                              \
+            if (k == 0 && !accumulate)                                                                                                     \
+                for (int64_t i = 0; i < m; ++i) memset(c + i * ldc + j, 0, (size_t)cols * sizeof *c);                                      \
+            for (int64_t q = 0; q < k; q += KC) {                                                                                          \
+                const int64_t kc = k - q < KC ? k - q : KC;                                                                                \
+                if (cols < (NR)) memset(panel, 0, sizeof panel);                                                                           \
+                for (int64_t p = 0; p < kc; ++p)                                                                                           \
+                    for (int64_t x = 0; x < cols; ++x) panel[p * (NR) + x] = tb ? b[(j + x) * ldb + q + p] : b[(q + p) * ldb + j + x];     \
+                for (int64_t i = 0; i < m; i += MR) {                                                                                      \
+                    const int64_t rows = m - i < MR ? m - i : MR;                                                                          \
+                    NAME##_block(rows, kc, a + i * rs + q * cs, rs, cs, panel, out);                                                       \
+                    for (int64_t y = 0; y < rows; ++y) {                                                                                   \
+                        TYPE *row = c + (i + y) * ldc + j;                                                                                 \
+                        const TYPE *o = out + y * (NR);                                                                                    \
+                        if (q == 0 && !accumulate)                                                                                         \
+                            for (int64_t x = 0; x < cols; ++x) row[x] = o[x];                                                              \
+                        else                                                                                                               \
+                            for (int64_t x = 0; x < cols; ++x) row[x] += o[x];                                                             \
+                    }                                                                                                                      \
+                }                                                                                                                          \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 
 OWN_GEMM(dgemm, double, vd_t, DN)

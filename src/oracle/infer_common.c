@@ -95,8 +95,10 @@ static vn_status_t types_from_row(vn_infer_node_t *n) {
 vn_status_t vn_rule_same(vn_infer_node_t *n, int outputs) {
     if (!vn_infer_has(n, 0)) return VN_ERR_UNSUPPORTED;
     const vn_inferred_value_t *x = &n->in[0]->v;
-    for (int k = 0; k < n->n_out && k < 16; ++k)
+    for (int k = 0; k < n->n_out && k < 16; ++k) {
         if (outputs >> k & 1) vn_rule_out(n, k, VN_UNDEFINED, x->rank, x->dims);
+        n->fallback = VN_UNDEFINED; /* the types of further outputs only the row knows */
+    }
     return VN_OK;
 }
 
@@ -137,69 +139,73 @@ typedef struct rule {
     const char *domain; /* NULL: ai.onnx */
 } rule_t;
 
-#define MS "com.microsoft"
+#define RULE_OF(name, fn, param) {name, fn, param, TYPE_FIRST, NULL}
+#define RULE(name, fn) RULE_OF(name, fn, 0)
+#define SAME(name) RULE_OF(name, vn_rule_same, 1)
+#define WIDE(name) RULE_OF(name, vn_rule_broadcast, 0)
+#define TYPED(name, fn, param, type) {name, fn, param, type, NULL}
+#define MS(name, fn, param, type) {name, fn, param, type, "com.microsoft"}
 static const rule_t rules[] = {
     /* elementwise, and what else keeps its shape */
-    {"Abs", vn_rule_same, 1}, {"Acos", vn_rule_same, 1}, {"Acosh", vn_rule_same, 1}, {"Asin", vn_rule_same, 1}, {"Asinh", vn_rule_same, 1},
-    {"Atan", vn_rule_same, 1}, {"Atanh", vn_rule_same, 1}, {"Bernoulli", vn_rule_same, 1, TYPE_NONE}, {"BitwiseNot", vn_rule_same, 1},
-    {"Cast", vn_rule_same, 1, TYPE_TO}, {"CastLike", vn_rule_same, 1, TYPE_SECOND}, {"Ceil", vn_rule_same, 1}, {"Celu", vn_rule_same, 1},
-    {"Clip", vn_rule_same, 1}, {"Cos", vn_rule_same, 1}, {"Cosh", vn_rule_same, 1}, {"CumProd", vn_rule_same, 1}, {"CumSum", vn_rule_same, 1},
-    {"DequantizeLinear", vn_rule_same, 1, TYPE_NONE}, {"Dropout", vn_rule_same, 3}, {"DynamicQuantizeLinear", vn_rule_same, 1, VN_U8},
-    {"Elu", vn_rule_same, 1}, {"Erf", vn_rule_same, 1}, {"Exp", vn_rule_same, 1}, {"EyeLike", vn_rule_same, 1, TYPE_NONE},
-    {"Floor", vn_rule_same, 1}, {"Gelu", vn_rule_same, 1}, {"GroupNormalization", vn_rule_same, 1}, {"HardSigmoid", vn_rule_same, 1},
-    {"HardSwish", vn_rule_same, 1}, {"Hardmax", vn_rule_same, 1}, {"InstanceNormalization", vn_rule_same, 1}, {"IsInf", vn_rule_same, 1, VN_BOOL},
-    {"IsNaN", vn_rule_same, 1, VN_BOOL}, {"LRN", vn_rule_same, 1}, {"LayerNormalization", vn_rule_normalised}, {"LeakyRelu", vn_rule_same, 1},
-    {"Log", vn_rule_same, 1}, {"LogSoftmax", vn_rule_same, 1}, {"LpNormalization", vn_rule_same, 1},
-    {"MeanVarianceNormalization", vn_rule_same, 1}, {"Mish", vn_rule_same, 1}, {"Neg", vn_rule_same, 1}, {"Not", vn_rule_same, 1, VN_BOOL},
-    {"PRelu", vn_rule_same, 1}, {"QuantizeLinear", vn_rule_same, 1, TYPE_NONE}, {"RMSNormalization", vn_rule_normalised},
-    {"RandomNormalLike", vn_rule_same, 1, TYPE_NONE}, {"RandomUniformLike", vn_rule_same, 1, TYPE_NONE}, {"Reciprocal", vn_rule_same, 1},
-    {"Relu", vn_rule_same, 1}, {"ReverseSequence", vn_rule_same, 1}, {"RotaryEmbedding", vn_rule_same, 1}, {"Round", vn_rule_same, 1},
-    {"Scatter", vn_rule_same, 1}, {"ScatterElements", vn_rule_same, 1}, {"ScatterND", vn_rule_same, 1}, {"Selu", vn_rule_same, 1},
-    {"Shrink", vn_rule_same, 1}, {"Sigmoid", vn_rule_same, 1}, {"Sign", vn_rule_same, 1}, {"SimplifiedLayerNormalization", vn_rule_normalised},
-    {"Sin", vn_rule_same, 1}, {"Sinh", vn_rule_same, 1}, {"Softmax", vn_rule_same, 1}, {"Softplus", vn_rule_same, 1},
-    {"Softsign", vn_rule_same, 1}, {"Sqrt", vn_rule_same, 1}, {"Swish", vn_rule_same, 1}, {"Tan", vn_rule_same, 1}, {"Tanh", vn_rule_same, 1},
-    {"TensorScatter", vn_rule_same, 1}, {"ThresholdedRelu", vn_rule_same, 1}, {"Trilu", vn_rule_same, 1},
-    {"BatchNormalization", vn_rule_batch_norm}, {"Gelu", vn_rule_same, 1, TYPE_FIRST, MS}, {"FastGelu", vn_rule_same, 1, TYPE_FIRST, MS},
-    {"QuickGelu", vn_rule_same, 1, TYPE_FIRST, MS}, {"BiasGelu", vn_rule_same, 1, TYPE_FIRST, MS},
-    {"RotaryEmbedding", vn_rule_same, 1, TYPE_FIRST, MS}, {"SimplifiedLayerNormalization", vn_rule_normalised, 0, TYPE_FIRST, MS},
+    SAME("Abs"), SAME("Acos"), SAME("Acosh"), SAME("Asin"), SAME("Asinh"), SAME("Atan"), SAME("Atanh"),
+    TYPED("Bernoulli", vn_rule_same, 1, TYPE_NONE), SAME("BitwiseNot"), TYPED("Cast", vn_rule_same, 1, TYPE_TO),
+    TYPED("CastLike", vn_rule_same, 1, TYPE_SECOND), SAME("Ceil"), SAME("Celu"), SAME("Clip"), SAME("Cos"), SAME("Cosh"), SAME("CumProd"),
+    SAME("CumSum"), TYPED("DequantizeLinear", vn_rule_same, 1, TYPE_NONE), RULE_OF("Dropout", vn_rule_same, 3),
+    TYPED("DynamicQuantizeLinear", vn_rule_same, 1, VN_U8), SAME("Elu"), SAME("Erf"), SAME("Exp"), TYPED("EyeLike", vn_rule_same, 1, TYPE_NONE),
+    SAME("Floor"), SAME("Gelu"), SAME("GroupNormalization"), SAME("HardSigmoid"), SAME("HardSwish"), SAME("Hardmax"),
+    SAME("InstanceNormalization"), TYPED("IsInf", vn_rule_same, 1, VN_BOOL), TYPED("IsNaN", vn_rule_same, 1, VN_BOOL), SAME("LRN"),
+    RULE("LayerNormalization", vn_rule_normalised), SAME("LeakyRelu"), SAME("Log"), SAME("LogSoftmax"), SAME("LpNormalization"),
+    SAME("MeanVarianceNormalization"), SAME("Mish"), SAME("Neg"), TYPED("Not", vn_rule_same, 1, VN_BOOL), SAME("PRelu"),
+    TYPED("QuantizeLinear", vn_rule_same, 1, TYPE_NONE), RULE("RMSNormalization", vn_rule_normalised),
+    TYPED("RandomNormalLike", vn_rule_same, 1, TYPE_NONE), TYPED("RandomUniformLike", vn_rule_same, 1, TYPE_NONE), SAME("Reciprocal"),
+    SAME("Relu"), SAME("ReverseSequence"), SAME("RotaryEmbedding"), SAME("Round"), SAME("Scatter"), SAME("ScatterElements"), SAME("ScatterND"),
+    SAME("Selu"), SAME("Shrink"), SAME("Sigmoid"), SAME("Sign"), RULE("SimplifiedLayerNormalization", vn_rule_normalised), SAME("Sin"),
+    SAME("Sinh"), SAME("Softmax"), SAME("Softplus"), SAME("Softsign"), SAME("Sqrt"), SAME("Swish"), SAME("Tan"), SAME("Tanh"),
+    SAME("TensorScatter"), SAME("ThresholdedRelu"), SAME("Trilu"), RULE("BatchNormalization", vn_rule_batch_norm),
+    MS("Gelu", vn_rule_same, 1, TYPE_FIRST), MS("FastGelu", vn_rule_same, 1, TYPE_FIRST), MS("QuickGelu", vn_rule_same, 1, TYPE_FIRST),
+    MS("BiasGelu", vn_rule_same, 1, TYPE_FIRST), MS("RotaryEmbedding", vn_rule_same, 1, TYPE_FIRST),
+    MS("SimplifiedLayerNormalization", vn_rule_normalised, 0, TYPE_FIRST),
     /* several operands of one shape */
-    {"Add", vn_rule_broadcast}, {"And", vn_rule_broadcast, 0, VN_BOOL}, {"BitShift", vn_rule_broadcast}, {"BitwiseAnd", vn_rule_broadcast},
-    {"BitwiseOr", vn_rule_broadcast}, {"BitwiseXor", vn_rule_broadcast}, {"Div", vn_rule_broadcast}, {"Equal", vn_rule_broadcast, 0, VN_BOOL},
-    {"Greater", vn_rule_broadcast, 0, VN_BOOL}, {"GreaterOrEqual", vn_rule_broadcast, 0, VN_BOOL}, {"Less", vn_rule_broadcast, 0, VN_BOOL},
-    {"LessOrEqual", vn_rule_broadcast, 0, VN_BOOL}, {"Max", vn_rule_broadcast}, {"Mean", vn_rule_broadcast}, {"Min", vn_rule_broadcast},
-    {"Mod", vn_rule_broadcast}, {"Mul", vn_rule_broadcast}, {"Or", vn_rule_broadcast, 0, VN_BOOL}, {"Pow", vn_rule_broadcast},
-    {"Sub", vn_rule_broadcast}, {"Sum", vn_rule_broadcast}, {"Where", vn_rule_broadcast, 0, TYPE_SECOND}, {"Xor", vn_rule_broadcast, 0, VN_BOOL},
+    WIDE("Add"), TYPED("And", vn_rule_broadcast, 0, VN_BOOL), WIDE("BitShift"), WIDE("BitwiseAnd"), WIDE("BitwiseOr"), WIDE("BitwiseXor"),
+    WIDE("Div"), TYPED("Equal", vn_rule_broadcast, 0, VN_BOOL), TYPED("Greater", vn_rule_broadcast, 0, VN_BOOL),
+    TYPED("GreaterOrEqual", vn_rule_broadcast, 0, VN_BOOL), TYPED("Less", vn_rule_broadcast, 0, VN_BOOL),
+    TYPED("LessOrEqual", vn_rule_broadcast, 0, VN_BOOL), WIDE("Max"), WIDE("Mean"), WIDE("Min"), WIDE("Mod"), WIDE("Mul"),
+    TYPED("Or", vn_rule_broadcast, 0, VN_BOOL), WIDE("Pow"), WIDE("Sub"), WIDE("Sum"), TYPED("Where", vn_rule_broadcast, 0, TYPE_SECOND),
+    TYPED("Xor", vn_rule_broadcast, 0, VN_BOOL),
     /* movement and choice */
-    {"Identity", vn_rule_identity}, {"Reshape", vn_rule_reshape}, {"Flatten", vn_rule_flatten}, {"Squeeze", vn_rule_squeeze},
-    {"Unsqueeze", vn_rule_unsqueeze}, {"Transpose", vn_rule_transpose}, {"Concat", vn_rule_concat}, {"Split", vn_rule_split},
-    {"Slice", vn_rule_aligned}, {"Tile", vn_rule_aligned}, {"Pad", vn_rule_aligned}, {"CenterCropPad", vn_rule_aligned},
-    {"DepthToSpace", vn_rule_aligned}, {"SpaceToDepth", vn_rule_aligned}, {"Expand", vn_rule_expand}, {"Gather", vn_rule_gather},
-    {"GatherElements", vn_rule_like, 1}, {"GatherND", vn_rule_gather_nd}, {"Shape", vn_rule_shape}, {"ConstantOfShape", vn_rule_filled},
-    {"Compress", vn_rule_compress}, {"NonZero", vn_rule_non_zero}, {"Unique", vn_rule_unique}, {"NonMaxSuppression", vn_rule_boxes},
-    {"OneHot", vn_rule_one_hot}, {"TopK", vn_rule_top}, {"Size", vn_rule_size}, {"Range", vn_rule_range}, {"Col2Im", vn_rule_col2im},
+    RULE("Identity", vn_rule_identity), RULE("Reshape", vn_rule_reshape), RULE("Flatten", vn_rule_flatten), RULE("Squeeze", vn_rule_squeeze),
+    RULE("Unsqueeze", vn_rule_unsqueeze), RULE("Transpose", vn_rule_transpose), RULE("Concat", vn_rule_concat), RULE("Split", vn_rule_split),
+    RULE("Slice", vn_rule_aligned), RULE("Tile", vn_rule_aligned), RULE("Pad", vn_rule_aligned), RULE("CenterCropPad", vn_rule_aligned),
+    RULE("DepthToSpace", vn_rule_aligned), RULE("SpaceToDepth", vn_rule_aligned), RULE("Expand", vn_rule_expand), RULE("Gather", vn_rule_gather),
+    RULE_OF("GatherElements", vn_rule_like, 1), RULE("GatherND", vn_rule_gather_nd), RULE("Shape", vn_rule_shape),
+    RULE("ConstantOfShape", vn_rule_filled), RULE("Compress", vn_rule_compress), RULE("NonZero", vn_rule_non_zero),
+    RULE("Unique", vn_rule_unique), RULE("NonMaxSuppression", vn_rule_boxes), RULE("OneHot", vn_rule_one_hot), RULE("TopK", vn_rule_top),
+    RULE("Size", vn_rule_size), RULE("Range", vn_rule_range), RULE("Col2Im", vn_rule_col2im),
     /* products, windows, sums, signals */
-    {"MatMul", vn_rule_matmul, 1}, {"MatMulInteger", vn_rule_matmul, 1, VN_I32}, {"QLinearMatMul", vn_rule_matmul, 3, TYPE_NONE},
-    {"Gemm", vn_rule_gemm}, {"Conv", vn_rule_convolution, 1}, {"ConvInteger", vn_rule_convolution, 1, VN_I32},
-    {"QLinearConv", vn_rule_convolution, 3, TYPE_NONE}, {"ConvTranspose", vn_rule_convolution, 1 + 16}, {"DeformConv", vn_rule_convolution, 1},
-    {"AveragePool", vn_rule_aligned}, {"MaxPool", vn_rule_aligned}, {"LpPool", vn_rule_aligned}, {"GlobalAveragePool", vn_rule_global},
-    {"GlobalMaxPool", vn_rule_global}, {"GlobalLpPool", vn_rule_global}, {"MaxUnpool", vn_rule_unpool}, {"ReduceL1", vn_rule_reduce},
-    {"ReduceL2", vn_rule_reduce}, {"ReduceLogSum", vn_rule_reduce}, {"ReduceLogSumExp", vn_rule_reduce}, {"ReduceMax", vn_rule_reduce},
-    {"ReduceMean", vn_rule_reduce}, {"ReduceMin", vn_rule_reduce}, {"ReduceProd", vn_rule_reduce}, {"ReduceSum", vn_rule_reduce},
-    {"ReduceSumSquare", vn_rule_reduce}, {"ArgMax", vn_rule_reduce, 1, VN_I64}, {"ArgMin", vn_rule_reduce, 1, VN_I64}, {"Resize", vn_rule_resize},
-    {"Upsample", vn_rule_aligned}, {"RNN", vn_rule_recurrent, 1}, {"GRU", vn_rule_recurrent, 1}, {"LSTM", vn_rule_recurrent, 1},
-    {"HannWindow", vn_rule_window}, {"HammingWindow", vn_rule_window}, {"BlackmanWindow", vn_rule_window}, {"MelWeightMatrix", vn_rule_mel},
-    {"STFT", vn_rule_stft}, {"GridSample", vn_rule_grid_sample}, {"AffineGrid", vn_rule_affine_grid},
-    {"FusedConv", vn_rule_convolution, 1, TYPE_FIRST, MS}, {"QLinearAveragePool", vn_rule_quantised_pool, 0, TYPE_FIRST, MS},
-    {"QLinearGlobalAveragePool", vn_rule_quantised_pool, 1, TYPE_FIRST, MS}, {"SkipLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST, MS},
-    {"SkipSimplifiedLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST, MS},
-    {"EmbedLayerNormalization", vn_rule_embed_norm, 0, TYPE_FIRST, MS}, {"Attention", vn_rule_ms_attention, 0, TYPE_FIRST, MS},
-    {"MultiHeadAttention", vn_rule_multi_head, 0, TYPE_FIRST, MS}, {"GroupQueryAttention", vn_rule_group_query, 0, TYPE_FIRST, MS},
-    {"MatMulIntegerToFloat", vn_rule_matmul, 1, TYPE_NONE, MS}, {"DynamicQuantizeMatMul", vn_rule_matmul, 1, VN_F32, MS}, {"DFT", vn_rule_dft},
+    RULE_OF("MatMul", vn_rule_matmul, 1), TYPED("MatMulInteger", vn_rule_matmul, 1, VN_I32), TYPED("QLinearMatMul", vn_rule_matmul, 3, TYPE_NONE),
+    RULE("Gemm", vn_rule_gemm), RULE_OF("Conv", vn_rule_convolution, 1), TYPED("ConvInteger", vn_rule_convolution, 1, VN_I32),
+    TYPED("QLinearConv", vn_rule_convolution, 3, TYPE_NONE), RULE_OF("ConvTranspose", vn_rule_convolution, 1 + 16),
+    RULE_OF("DeformConv", vn_rule_convolution, 1), RULE("AveragePool", vn_rule_aligned), RULE("MaxPool", vn_rule_aligned),
+    RULE("LpPool", vn_rule_aligned), RULE("GlobalAveragePool", vn_rule_global), RULE("GlobalMaxPool", vn_rule_global),
+    RULE("GlobalLpPool", vn_rule_global), RULE("MaxUnpool", vn_rule_unpool), RULE("ReduceL1", vn_rule_reduce), RULE("ReduceL2", vn_rule_reduce),
+    RULE("ReduceLogSum", vn_rule_reduce), RULE("ReduceLogSumExp", vn_rule_reduce), RULE("ReduceMax", vn_rule_reduce),
+    RULE("ReduceMean", vn_rule_reduce), RULE("ReduceMin", vn_rule_reduce), RULE("ReduceProd", vn_rule_reduce), RULE("ReduceSum", vn_rule_reduce),
+    RULE("ReduceSumSquare", vn_rule_reduce), TYPED("ArgMax", vn_rule_reduce, 1, VN_I64), TYPED("ArgMin", vn_rule_reduce, 1, VN_I64),
+    RULE("Resize", vn_rule_resize), RULE("Upsample", vn_rule_aligned), RULE_OF("RNN", vn_rule_recurrent, 1), RULE_OF("GRU", vn_rule_recurrent, 1),
+    RULE_OF("LSTM", vn_rule_recurrent, 1), RULE("HannWindow", vn_rule_window), RULE("HammingWindow", vn_rule_window),
+    RULE("BlackmanWindow", vn_rule_window), RULE("MelWeightMatrix", vn_rule_mel), RULE("STFT", vn_rule_stft),
+    RULE("GridSample", vn_rule_grid_sample), RULE("AffineGrid", vn_rule_affine_grid), MS("FusedConv", vn_rule_convolution, 1, TYPE_FIRST),
+    MS("QLinearAveragePool", vn_rule_quantised_pool, 0, TYPE_FIRST), MS("QLinearGlobalAveragePool", vn_rule_quantised_pool, 1, TYPE_FIRST),
+    MS("SkipLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST), MS("SkipSimplifiedLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST),
+    MS("EmbedLayerNormalization", vn_rule_embed_norm, 0, TYPE_FIRST), MS("Attention", vn_rule_ms_attention, 0, TYPE_FIRST),
+    MS("MultiHeadAttention", vn_rule_multi_head, 0, TYPE_FIRST), MS("GroupQueryAttention", vn_rule_group_query, 0, TYPE_FIRST),
+    MS("MatMulIntegerToFloat", vn_rule_matmul, 1, TYPE_NONE), MS("DynamicQuantizeMatMul", vn_rule_matmul, 1, VN_F32), RULE("DFT", vn_rule_dft),
     /* sequences and optionals */
-    {"SequenceConstruct", vn_rule_sequence}, {"SequenceEmpty", vn_rule_sequence_empty}, {"SequenceAt", vn_rule_sequence_at},
-    {"SequenceLength", vn_rule_sequence_length}, {"SequenceInsert", vn_rule_sequence_edit, 1}, {"SequenceErase", vn_rule_sequence_edit, -1},
-    {"SplitToSequence", vn_rule_split_to_sequence}, {"ConcatFromSequence", vn_rule_concat_sequence}, {"Optional", vn_rule_optional},
-    {"OptionalHasElement", vn_rule_optional_has}, {"OptionalGetElement", vn_rule_sequence_at, 1},
+    RULE("SequenceConstruct", vn_rule_sequence), RULE("SequenceEmpty", vn_rule_sequence_empty), RULE("SequenceAt", vn_rule_sequence_at),
+    RULE("SequenceLength", vn_rule_sequence_length), RULE_OF("SequenceInsert", vn_rule_sequence_edit, 1),
+    RULE_OF("SequenceErase", vn_rule_sequence_edit, -1), RULE("SplitToSequence", vn_rule_split_to_sequence),
+    RULE("ConcatFromSequence", vn_rule_concat_sequence), RULE("Optional", vn_rule_optional), RULE("OptionalHasElement", vn_rule_optional_has),
+    RULE_OF("OptionalGetElement", vn_rule_sequence_at, 1),
 };
 
 static vn_dtype_t type_of(const vn_infer_node_t *n, int type) {

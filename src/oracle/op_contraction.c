@@ -18,8 +18,10 @@ static vn_status_t infer_as(vn_eval_t *e, vn_dtype_t t, const vn_matmul_t *m) {
 static bool is_float(const vn_eval_t *e, int k) { return vn_dtype_is_float(e->in[k].t->dtype); }
 
 static vn_matmul_form_t form_of(const vn_eval_t *e) {
-    return (vn_matmul_form_t){.ta = vn_node_int(e->node, "transA", 0) != 0, .tb = vn_node_int(e->node, "transB", 0) != 0,
-                              .tba = vn_node_int(e->node, "transBatchA", 0) != 0, .tbb = vn_node_int(e->node, "transBatchB", 0) != 0};
+    return (vn_matmul_form_t){.ta = vn_node_int(e->node, "transA", 0) != 0,
+                              .tb = vn_node_int(e->node, "transB", 0) != 0,
+                              .tba = vn_node_int(e->node, "transBatchA", 0) != 0,
+                              .tbb = vn_node_int(e->node, "transBatchB", 0) != 0};
 }
 
 /* Exact products of an integer type, modulo 2^bits, as a plane of 64-bit integers. */
@@ -126,7 +128,8 @@ static vn_status_t bias_strides(vn_eval_t *e, const vn_matmul_t *m, int64_t *rs,
 
 static vn_status_t integer_gemm(vn_eval_t *e, const vn_matmul_t *m, double alpha, double beta, int64_t rs, int64_t cs) {
     if (alpha != rint(alpha) || beta != rint(beta) || fabs(alpha) > 0x1p53 || fabs(beta) > 0x1p53)
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "alpha %g and beta %g with integer matrices: the standard does not say how to round", alpha, beta);
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "alpha %g and beta %g with integer matrices: the standard does not say how to round",
+                            alpha, beta);
     int64_t *c = NULL;
     vn_status_t s = integer_product(e, m, &c);
     if (s == VN_OK) s = vn_out_exact(e, 0, e->in[0].t->dtype, m->rank, m->dims);

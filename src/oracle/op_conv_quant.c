@@ -19,7 +19,8 @@ static vn_status_t sums(vn_eval_t *e, int kx, int kzx, int kw, int kzw, vn_conv_
     for (int i = 0; i < 2; ++i) {
         const vn_tensor_t *t = i ? wt : xt;
         if (!vn_dtype_is_int(t->dtype) || vn_dtype_bits(t->dtype) > 8)
-            return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "operand of type %s; quantised convolutions are done for integers of at most 8 bits", vn_dtype_name(t->dtype));
+            return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "operand of type %s; quantised convolutions are done for integers of at most 8 bits",
+                                vn_dtype_name(t->dtype));
     }
     VN_TRY(vn_conv_plan(e, kx, kw, false, c));
     int64_t n;
@@ -38,7 +39,8 @@ static vn_status_t sums(vn_eval_t *e, int kx, int kzx, int kw, int kzw, vn_conv_
     }
     if (s == VN_OK && vn_has(e, kzw)) {
         const int64_t zeros = e->in[kzw].t->count, per = c->maps ? wt->count / c->maps : 0;
-        if (zeros != 1 && zeros != c->maps) s = vn_eval_fail(e, VN_ERR_SHAPE, "%lld zero points for %lld filters", (long long)zeros, (long long)c->maps);
+        if (zeros != 1 && zeros != c->maps)
+            s = vn_eval_fail(e, VN_ERR_SHAPE, "%lld zero points for %lld filters", (long long)zeros, (long long)c->maps);
         for (int64_t m = 0; s == VN_OK && m < c->maps; ++m) {
             const double z = (double)vn_arg_int(e, kzw, zeros == 1 ? 0 : m);
             for (int64_t i = 0; i < per; ++i) w[m * per + i] -= z;
@@ -84,19 +86,23 @@ vn_status_t vn_eval_qlinear_conv(vn_eval_t *e) {
     VN_TRY(vn_require(e, Y_ZERO + 1));
     const vn_dtype_t t = e->in[Y_ZERO].t->dtype;
     if (!vn_dtype_is_int(t) || vn_dtype_bits(t) > 8)
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a result of type %s; quantised convolutions are done for integers of at most 8 bits", vn_dtype_name(t));
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a result of type %s; quantised convolutions are done for integers of at most 8 bits",
+                            vn_dtype_name(t));
     vn_conv_t c;
     double *acc;
     vn_status_t s = sums(e, X, X_ZERO, W, W_ZERO, &c, &acc);
     if (s == VN_OK) s = vn_out_exact(e, 0, t, c.rank, c.dims);
     if (s == VN_OK) s = vn_out_either(e, 0);
-    const double *sx = s == VN_OK ? vn_arg_f64(e, X_SCALE) : NULL, *sw = sx ? vn_arg_f64(e, W_SCALE) : NULL, *sy = sw ? vn_arg_f64(e, Y_SCALE) : NULL;
+    const double *sx = s == VN_OK ? vn_arg_f64(e, X_SCALE) : NULL, *sw = sx ? vn_arg_f64(e, W_SCALE) : NULL,
+                 *sy = sw ? vn_arg_f64(e, Y_SCALE) : NULL;
     if (s == VN_OK && !sy) s = VN_ERR_NOMEM;
     const int64_t scales = e->in[W_SCALE].t->count;
-    if (s == VN_OK && scales != 1 && scales != c.maps) s = vn_eval_fail(e, VN_ERR_SHAPE, "%lld scales for %lld filters", (long long)scales, (long long)c.maps);
+    if (s == VN_OK && scales != 1 && scales != c.maps)
+        s = vn_eval_fail(e, VN_ERR_SHAPE, "%lld scales for %lld filters", (long long)scales, (long long)c.maps);
     if (s == VN_OK && (e->in[X_SCALE].t->count != 1 || e->in[Y_SCALE].t->count != 1 || e->in[Y_ZERO].t->count != 1))
         s = vn_eval_fail(e, VN_ERR_SHAPE, "scales and zero points of input and output must be one number");
-    if (s == VN_OK && vn_has(e, BIAS) && e->in[BIAS].t->count != c.maps) s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld filters", (long long)e->in[BIAS].t->count, (long long)c.maps);
+    if (s == VN_OK && vn_has(e, BIAS) && e->in[BIAS].t->count != c.maps)
+        s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld filters", (long long)e->in[BIAS].t->count, (long long)c.maps);
     if (s == VN_OK) {
         const double u = vn_u(e), zero = (double)vn_arg_int(e, Y_ZERO, 0);
         double lo, hi;

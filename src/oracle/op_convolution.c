@@ -64,16 +64,17 @@ typedef struct gathered {
     float *mag, *sq;
 } gathered_t;
 
+/* Filled by every gather: no zeros needed. */
 static bool gathered_new(const vn_factor_t *f, int64_t n, gathered_t *g) {
     *g = (gathered_t){0};
     const size_t room = (size_t)(n > 0 ? n : 1);
-    bool good = (g->x = vn_alloc(room, sizeof(double))) != NULL;
-    if (f->err) good = good && (g->err = vn_alloc(room, sizeof(double)));
-    if (f->var) good = good && (g->var = vn_alloc(room, sizeof(double)));
-    if (f->dmag) good = good && (g->dmag = vn_alloc(room, sizeof(double)));
-    if (f->sub) good = good && (g->sub = vn_alloc(room, sizeof(double)));
-    if (f->mag) good = good && (g->mag = vn_alloc(room, sizeof(float)));
-    if (f->sq) good = good && (g->sq = vn_alloc(room, sizeof(float)));
+    bool good = (g->x = vn_realloc(NULL, room, sizeof(double))) != NULL;
+    if (f->err) good = good && (g->err = vn_realloc(NULL, room, sizeof(double)));
+    if (f->var) good = good && (g->var = vn_realloc(NULL, room, sizeof(double)));
+    if (f->dmag) good = good && (g->dmag = vn_realloc(NULL, room, sizeof(double)));
+    if (f->sub) good = good && (g->sub = vn_realloc(NULL, room, sizeof(double)));
+    if (f->mag) good = good && (g->mag = vn_realloc(NULL, room, sizeof(float)));
+    if (f->sq) good = good && (g->sq = vn_realloc(NULL, room, sizeof(float)));
     return good;
 }
 
@@ -95,7 +96,8 @@ static vn_side_t gather(const vn_columns_t *cols, const vn_factor_t *f, int64_t 
     if (g->sub) vn_columns_f64(cols, f->sub + at, g->sub);
     if (g->mag) vn_columns_f32(cols, f->mag + at, g->mag);
     if (g->sq) vn_columns_f32(cols, f->sq + at, g->sq);
-    return (vn_side_t){.x = g->x, .err = g->err, .var = g->var, .dmag = g->dmag, .sub = g->sub, .mag = g->mag, .sq = g->sq, .ld = cols->count};
+    return (vn_side_t){
+        .x = g->x, .err = g->err, .var = g->var, .dmag = g->dmag, .sub = g->sub, .mag = g->mag, .sq = g->sq, .ld = cols->count};
 }
 
 static void conv_range(void *ctx, int64_t begin, int64_t end) {
@@ -112,9 +114,15 @@ static void conv_range(void *ctx, int64_t begin, int64_t end) {
         good = vn_columns_at(&cols, t.first, t.count);
         if (!good) break;
         const int64_t m = t.group * c->mg + t.map;
-        vn_tile_t tile = {.m = t.maps, .n = t.count, .k = c->depth, .a = vn_side_at(&job->p->a, m * c->depth, c->depth, false),
-                          .b = gather(&cols, x, (t.image * c->channels + t.group * c->cg) * c->w.in_size, &g), .terms = cols.terms,
-                          .padded = cols.padded, .out = (t.image * c->maps + m) * c->w.positions + t.first, .ldc = c->w.positions,
+        vn_tile_t tile = {.m = t.maps,
+                          .n = t.count,
+                          .k = c->depth,
+                          .a = vn_side_at(&job->p->a, m * c->depth, c->depth, false),
+                          .b = gather(&cols, x, (t.image * c->channels + t.group * c->cg) * c->w.in_size, &g),
+                          .terms = cols.terms,
+                          .padded = cols.padded,
+                          .out = (t.image * c->maps + m) * c->w.positions + t.first,
+                          .ldc = c->w.positions,
                           .bias = vn_bias_at(&job->bias, m)};
         tile.bias.rs = 1;
         tile.bias.cs = 0;
@@ -163,7 +171,8 @@ static vn_status_t run(vn_eval_t *e, bool transposed) {
     vn_factor_t x = {0}, w = {0};
     vn_bias_t bias = {0};
     vn_status_t s = vn_has(e, IN_B) ? vn_bias_input(e, IN_B, &bias) : VN_OK;
-    if (s == VN_OK && bias.c && bias.count != c.maps) s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld maps", (long long)bias.count, (long long)c.maps);
+    if (s == VN_OK && bias.c && bias.count != c.maps)
+        s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld maps", (long long)bias.count, (long long)c.maps);
     if (s == VN_OK) s = vn_factor_input(e, IN_X, 0, &x);
     if (s == VN_OK) s = weights(e, &c, &w);
     if (s == VN_OK) {
@@ -171,7 +180,7 @@ static vn_status_t run(vn_eval_t *e, bool transposed) {
         s = vn_product_begin(&p, e, &w, &x, c.depth, 1, 1, bias.c ? &bias : NULL);
         conv_job_t job = {&c, &p, bias};
         if (s == VN_OK && p.variance) sample(&c, &p);
-        if (s == VN_OK) vn_parallel(vn_conv_tasks(&c), 1, conv_range, &job);
+        if (s == VN_OK) vn_parallel(vn_conv_tasks(&c), vn_conv_grain(&c), conv_range, &job);
         if (s == VN_OK && p.failed) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory for columns");
         vn_product_end(&p);
     }
@@ -193,19 +202,23 @@ static vn_status_t eval_fused(vn_eval_t *e) {
     if (vn_has(e, IN_SUM)) {
         const double *z = vn_arg_f64(e, IN_SUM), *dz = vn_arg_err(e, IN_SUM), u = vn_u(e), n = (double)r->terms + 1;
         if (!z) return VN_ERR_NOMEM;
-        if (e->in[IN_SUM].t->count != r->count) return vn_eval_fail(e, VN_ERR_SHAPE, "the added tensor has %lld elements, the result %lld", (long long)e->in[IN_SUM].t->count, (long long)r->count);
+        if (e->in[IN_SUM].t->count != r->count)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "the added tensor has %lld elements, the result %lld", (long long)e->in[IN_SUM].t->count,
+                                (long long)r->count);
         for (int64_t i = 0; i < r->count; ++i) {
             const double y = r->value[i], s = y + z[i], t = s - y;
             if (r->lo && isfinite(s)) r->lo[i] += (y - (s - t)) + (z[i] - t);
             r->value[i] = s;
             if (r->own) r->own[i] += r->lo ? 0x1p-104 * fabs(s) : 0x1p-52 * fabs(s);
-            if (r->bound) r->bound[i] = (2 * r->bound[i] + n * u * fabs(z[i]) + u * fabs(s)) * (1 + 0x1p-50) + (dz ? dz[i] * (1 + n * u) : 0);
+            if (r->bound)
+                r->bound[i] = (2 * r->bound[i] + n * u * fabs(z[i]) + u * fabs(s)) * (1 + 0x1p-50) + (dz ? dz[i] * (1 + n * u) : 0);
             if (r->var) r->var[i] += 0.18 * u * u * s * s;
         }
     }
     int64_t count;
     const float *params = vn_node_floats(e->node, "activation_params", &count);
-    return vn_fused_activation(e, vn_node_string(e->node, "activation", ""), count > 0 ? (double)params[0] : NAN, count > 1 ? (double)params[1] : NAN);
+    return vn_fused_activation(e, vn_node_string(e->node, "activation", ""), count > 0 ? (double)params[0] : NAN,
+                               count > 1 ? (double)params[1] : NAN);
 }
 
 static const vn_op_t rows[] = {

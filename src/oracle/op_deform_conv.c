@@ -27,9 +27,12 @@ static vn_status_t plan(vn_eval_t *e, deform_t *d) {
     VN_TRY(vn_conv_plan(e, IN_X, IN_W, false, &d->c));
     const vn_conv_t *c = &d->c;
     const int n = c->w.n;
-    if (!vn_dtype_is_float(e->in[IN_X].t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "convolution of %s", vn_dtype_name(e->in[IN_X].t->dtype));
+    if (!vn_dtype_is_float(e->in[IN_X].t->dtype))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "convolution of %s", vn_dtype_name(e->in[IN_X].t->dtype));
     if (n > MAX_AXES) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "%d spatial axes; up to %d are done", n, MAX_AXES);
-    if (d->offset_groups < 1 || c->channels % d->offset_groups) return vn_eval_fail(e, VN_ERR_SHAPE, "offset_group %lld does not divide %lld channels", (long long)d->offset_groups, (long long)c->channels);
+    if (d->offset_groups < 1 || c->channels % d->offset_groups)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "offset_group %lld does not divide %lld channels", (long long)d->offset_groups,
+                            (long long)c->channels);
     const vn_tensor_t *o = e->in[IN_OFFSET].t, *m = vn_has(e, IN_MASK) ? e->in[IN_MASK].t : NULL;
     bool good = o->rank == c->rank && o->dims[0] == c->batch && o->dims[1] == d->offset_groups * c->w.taps * n;
     good = good && (!m || (m->rank == c->rank && m->dims[0] == c->batch && m->dims[1] == d->offset_groups * c->w.taps));
@@ -148,9 +151,11 @@ vn_status_t vn_eval_deform_conv(vn_eval_t *e) {
     vn_factor_t w = {0}, x = {0};
     int64_t *a_off = NULL, *b_off = NULL, *c_off = NULL;
     const int64_t pairs = c->batch * c->groups;
-    vn_status_t s = d.x && d.offset && d.value && d.err ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld reads", (long long)cells);
+    vn_status_t s =
+        d.x && d.offset && d.value && d.err ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld reads", (long long)cells);
     if (s == VN_OK && vn_has(e, IN_B)) s = vn_bias_input(e, IN_B, &bias);
-    if (s == VN_OK && bias.c && bias.count != c->maps) s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld maps", (long long)bias.count, (long long)c->maps);
+    if (s == VN_OK && bias.c && bias.count != c->maps)
+        s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld maps", (long long)bias.count, (long long)c->maps);
     if (s == VN_OK) s = vn_factor_input(e, IN_W, 1, &w);
     if (s == VN_OK) {
         vn_parallel(c->batch * c->channels, 1, read_range, &d);
@@ -168,8 +173,16 @@ vn_status_t vn_eval_deform_conv(vn_eval_t *e) {
         }
         vn_product_t p;
         bias.rs = 1;
-        const vn_batch_t g = {.count = pairs, .m = c->mg, .n = c->w.positions, .k = c->depth, .a_off = a_off, .b_off = b_off, .lda = c->depth,
-                              .ldb = c->w.positions, .bias = bias, .bias_off = c_off};
+        const vn_batch_t g = {.count = pairs,
+                              .m = c->mg,
+                              .n = c->w.positions,
+                              .k = c->depth,
+                              .a_off = a_off,
+                              .b_off = b_off,
+                              .lda = c->depth,
+                              .ldb = c->w.positions,
+                              .bias = bias,
+                              .bias_off = c_off};
         s = vn_product_begin(&p, e, &w, &x, c->depth, 1, 1, bias.c ? &bias : NULL);
         if (s == VN_OK) s = vn_product_batch(&p, &g);
         vn_product_end(&p);

@@ -97,7 +97,8 @@ static vn_status_t parse(vn_eval_t *e, equation_t *q) {
     for (;;) {
         int labels[LABELS], n;
         VN_TRY(parse_term(e, &at, labels, &n));
-        if (q->operands >= e->n_in || !vn_has(e, q->operands)) return vn_eval_fail(e, VN_ERR_SHAPE, "equation: more terms than the %d operands", e->n_in);
+        if (q->operands >= e->n_in || !vn_has(e, q->operands))
+            return vn_eval_fail(e, VN_ERR_SHAPE, "equation: more terms than the %d operands", e->n_in);
         VN_TRY(bind(e, q, q->operands, labels, n, &dots));
         for (int i = 0; i < n; ++i) {
             if (labels[i] >= 0) count[labels[i]]++;
@@ -115,7 +116,8 @@ static vn_status_t parse(vn_eval_t *e, equation_t *q) {
         VN_TRY(parse_term(e, &at, labels, &n));
         if (*at) return vn_eval_fail(e, VN_ERR_PARSE, "equation: text after the result term");
         for (int i = 0; i < n; ++i) {
-            if (labels[i] >= 0 && q->dims[labels[i]] < 0) return vn_eval_fail(e, VN_ERR_PARSE, "equation: a result label that no operand has");
+            if (labels[i] >= 0 && q->dims[labels[i]] < 0)
+                return vn_eval_fail(e, VN_ERR_PARSE, "equation: a result label that no operand has");
             for (int d = 0; labels[i] < 0 && d < dots; ++d) q->out[q->n_out++] = LABELS - dots + d;
             if (labels[i] < 0) continue;
             for (int x = 0; x < q->n_out; ++x)
@@ -210,13 +212,15 @@ static vn_status_t plan_pair(vn_eval_t *e, const equation_t *q, const view_t *a,
         for (int i = 0; i < counts[x]; ++i) p->result[p->n_result++] = parts[x][i];
     int64_t bm, bk, size;
     if (!volume(q, p->batch, p->n_batch, &p->batches) || !volume(q, p->rows, p->n_rows, &p->m) || !volume(q, p->cols, p->n_cols, &p->n) ||
-        !volume(q, p->sum, p->n_sum, &p->k) || !vn_i64_mul(p->batches, p->m, &bm) || !vn_i64_mul(bm, p->k, &size) || size > INT64_MAX / 16 ||
-        !vn_i64_mul(p->batches, p->k, &bk) || !vn_i64_mul(bk, p->n, &size) || size > INT64_MAX / 16 || !vn_i64_mul(bm, p->n, &size) || size > INT64_MAX / 16)
+        !volume(q, p->sum, p->n_sum, &p->k) || !vn_i64_mul(p->batches, p->m, &bm) || !vn_i64_mul(bm, p->k, &size) ||
+        size > INT64_MAX / 16 || !vn_i64_mul(p->batches, p->k, &bk) || !vn_i64_mul(bk, p->n, &size) || size > INT64_MAX / 16 ||
+        !vn_i64_mul(bm, p->n, &size) || size > INT64_MAX / 16)
         return vn_eval_fail(e, VN_ERR_RANGE, "the equation's sizes overflow");
     return VN_OK;
 }
 
-static void *packed(const equation_t *q, const void *from, const view_t *v, const int *x, int nx, const int *y, int ny, const int *z, int nz, int64_t count) {
+static void *packed(const equation_t *q, const void *from, const view_t *v, const int *x, int nx, const int *y, int ny, const int *z,
+                    int nz, int64_t count) {
     int order[3 * LABELS], n = 0;
     for (int i = 0; i < nx; ++i) order[n++] = x[i];
     for (int i = 0; i < ny; ++i) order[n++] = y[i];
@@ -263,14 +267,16 @@ static bool batch_offsets(const pair_t *p, int64_t **a, int64_t **b, vn_batch_t 
 static vn_status_t reorder(vn_eval_t *e, const equation_t *q, const pair_t *p, vn_ref_t *from) {
     vn_ref_t *to = &e->out[0];
     const view_t v = contiguous(q, p->result, p->n_result);
-    double **src[] = {&from->value, &from->lo, &from->bound, &from->var, &from->own}, **dst[] = {&to->value, &to->lo, &to->bound, &to->var, &to->own};
+    double **src[] = {&from->value, &from->lo, &from->bound, &from->var, &from->own},
+           **dst[] = {&to->value, &to->lo, &to->bound, &to->var, &to->own};
     if (from->lo) VN_TRY(vn_out_lo(e, 0));
     if (from->own) VN_TRY(vn_out_own(e, 0));
     for (int i = 0; i < 5; ++i)
         if (*src[i] && *dst[i] && to->count) gather(q, *src[i], &v, q->out, q->n_out, *dst[i]);
     if (from->flags) {
         VN_TRY(vn_out_flags(e, 0));
-        int64_t *index = vn_alloc((size_t)(to->count ? to->count : 1), sizeof *index), *order = vn_alloc((size_t)(to->count ? to->count : 1), sizeof *order);
+        int64_t *index = vn_alloc((size_t)(to->count ? to->count : 1), sizeof *index),
+                *order = vn_alloc((size_t)(to->count ? to->count : 1), sizeof *order);
         if (!index || !order) {
             vn_free(index);
             vn_free(order);
@@ -432,7 +438,8 @@ static vn_status_t eval_chain(vn_eval_t *e, const equation_t *q) {
         for (int k = 0; k < q->operands; ++k) uncertain = uncertain || vn_arg_err(e, k);
         double *plane[PLANES] = {0};
         for (int i = 0; i < PLANES && s == VN_OK; ++i)
-            if (!(plane[i] = packed(q, a.plane[i], &a.v, q->out, q->n_out, NULL, 0, NULL, 0, r->count))) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+            if (!(plane[i] = packed(q, a.plane[i], &a.v, q->out, q->n_out, NULL, 0, NULL, 0, r->count)))
+                s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
         for (int64_t i = 0; s == VN_OK && i < r->count; ++i) {
             const double t = plane[MAG][i] * (1 + (own_terms + 4) * 0x1p-52), y = plane[X][i];
             r->value[i] = y;
@@ -441,7 +448,11 @@ static vn_status_t eval_chain(vn_eval_t *e, const equation_t *q) {
             const double b_i = t == 0 ? 0 : vn_gamma(roundings, u) * t * (1 + 0x1p-50) + (n + q->operands) * eta + moved;
             r->bound[i] = isfinite(y) ? (isnan(b_i) ? INFINITY : b_i) : 0;
             r->own[i] = own_terms * 0x1p-53 * t;
-            if (r->var) r->var[i] = t == 0 ? 0 : 0.18 * u * u * ((n + 1) / 2 * plane[SQ][i] + (n + 1) / 3 * fmax(y * y - plane[SQ][i], 0) + q->operands * plane[SQ][i]);
+            if (r->var)
+                r->var[i] =
+                    t == 0 ? 0
+                           : 0.18 * u * u *
+                                 ((n + 1) / 2 * plane[SQ][i] + (n + 1) / 3 * fmax(y * y - plane[SQ][i], 0) + q->operands * plane[SQ][i]);
         }
         r->terms = (int64_t)(n < 0x1p62 ? n : 0x1p62);
         for (int i = 0; i < PLANES; ++i) vn_free(plane[i]);
@@ -472,7 +483,8 @@ static vn_status_t eval_integers(vn_eval_t *e, const equation_t *q) {
         s = real && !b ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory") : plan_pair(e, q, &av, bv, keep, &p);
         if (s == VN_OK) {
             const int64_t count = p.batches * p.m * p.n;
-            int64_t *x = pack_left(q, &p, a, &av), *y = pack_right(q, &p, real ? b : &one, bv), *c = vn_alloc((size_t)(count ? count : 1), sizeof *c);
+            int64_t *x = pack_left(q, &p, a, &av), *y = pack_right(q, &p, real ? b : &one, bv),
+                    *c = vn_alloc((size_t)(count ? count : 1), sizeof *c);
             int64_t *ao = NULL, *bo = NULL;
             vn_batch_t g;
             if (x && y && c && batch_offsets(&p, &ao, &bo, &g)) {
@@ -511,7 +523,8 @@ vn_status_t vn_eval_einsum(vn_eval_t *e) {
     vn_status_t s = parse(e, q);
     const vn_dtype_t t = s == VN_OK ? e->in[0].t->dtype : VN_UNDEFINED;
     for (int k = 1; s == VN_OK && k < q->operands; ++k)
-        if (e->in[k].t->dtype != t) s = vn_eval_fail(e, VN_ERR_DTYPE, "operands are %s and %s", vn_dtype_name(t), vn_dtype_name(e->in[k].t->dtype));
+        if (e->in[k].t->dtype != t)
+            s = vn_eval_fail(e, VN_ERR_DTYPE, "operands are %s and %s", vn_dtype_name(t), vn_dtype_name(e->in[k].t->dtype));
     if (s == VN_OK && !vn_dtype_is_float(t) && !vn_dtype_is_int(t)) s = vn_eval_fail(e, VN_ERR_DTYPE, "no sums of %s", vn_dtype_name(t));
     if (s == VN_OK && !vn_dtype_is_float(t)) {
         s = eval_integers(e, q);

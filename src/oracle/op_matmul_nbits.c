@@ -23,9 +23,13 @@ enum { IN_A, IN_B, IN_SCALE, IN_ZERO, IN_GROUP, IN_BIAS };
 static vn_status_t read_form(vn_eval_t *e, nbits_t *f) {
     VN_TRY(vn_require(e, 3));
     const vn_tensor_t *a = e->in[IN_A].t;
-    *f = (nbits_t){.n = vn_node_int(e->node, "N", -1), .k = vn_node_int(e->node, "K", -1), .block = vn_node_int(e->node, "block_size", -1),
-                   .bits = (int)vn_node_int(e->node, "bits", 4), .level = (int)vn_node_int(e->node, "accuracy_level", 0)};
-    if (f->bits != 2 && f->bits != 4 && f->bits != 8) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "weights of %d bits; 2, 4 and 8 are done", f->bits);
+    *f = (nbits_t){.n = vn_node_int(e->node, "N", -1),
+                   .k = vn_node_int(e->node, "K", -1),
+                   .block = vn_node_int(e->node, "block_size", -1),
+                   .bits = (int)vn_node_int(e->node, "bits", 4),
+                   .level = (int)vn_node_int(e->node, "accuracy_level", 0)};
+    if (f->bits != 2 && f->bits != 4 && f->bits != 8)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "weights of %d bits; 2, 4 and 8 are done", f->bits);
     if (f->n < 0 || f->k < 0 || f->block < 1 || f->n > INT32_MAX || f->k > INT32_MAX || f->block > INT32_MAX)
         return vn_eval_fail(e, VN_ERR_RANGE, "N %lld, K %lld, block_size %lld", (long long)f->n, (long long)f->k, (long long)f->block);
     if (!vn_dtype_is_float(a->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "A of type %s", vn_dtype_name(a->dtype));
@@ -62,19 +66,24 @@ static vn_status_t dequantise(vn_eval_t *e, const nbits_t *f, double *w, double 
     const bool packed = z && z->dtype == VN_U8;
     if (!s) return VN_ERR_NOMEM;
     if (b->dtype != VN_U8 || b->count != f->n * f->blocks * f->blob)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "B has %lld bytes, N %lld times %lld blocks of %lld bytes are needed", (long long)b->count, (long long)f->n, (long long)f->blocks, (long long)f->blob);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "B has %lld bytes, N %lld times %lld blocks of %lld bytes are needed", (long long)b->count,
+                            (long long)f->n, (long long)f->blocks, (long long)f->blob);
     if (e->in[IN_SCALE].t->count != f->n * f->blocks)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "%lld scales for %lld blocks", (long long)e->in[IN_SCALE].t->count, (long long)(f->n * f->blocks));
+        return vn_eval_fail(e, VN_ERR_SHAPE, "%lld scales for %lld blocks", (long long)e->in[IN_SCALE].t->count,
+                            (long long)(f->n * f->blocks));
     if (z && z->count != f->n * (packed ? zero_row : f->blocks))
         return vn_eval_fail(e, VN_ERR_SHAPE, "%lld zero points for %lld blocks", (long long)z->count, (long long)(f->n * f->blocks));
-    if (z && !packed && !vn_dtype_is_float(z->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "zero points of type %s", vn_dtype_name(z->dtype));
+    if (z && !packed && !vn_dtype_is_float(z->dtype))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "zero points of type %s", vn_dtype_name(z->dtype));
     const double *zf = z && !packed ? vn_arg_f64(e, IN_ZERO) : NULL;
     if (z && !packed && !zf) return VN_ERR_NOMEM;
     const uint8_t *bytes = b->data, *zeros = packed ? z->data : NULL;
     for (int64_t n = 0; n < f->n; ++n)
         for (int64_t g = 0; g < f->blocks; ++g) {
             const double scale = s[n * f->blocks + g];
-            const double zero = zf ? zf[n * f->blocks + g] : zeros ? code_at(zeros + n * zero_row, f->bits, g) : (double)(1 << (f->bits - 1));
+            const double zero = zf      ? zf[n * f->blocks + g]
+                                : zeros ? code_at(zeros + n * zero_row, f->bits, g)
+                                        : (double)(1 << (f->bits - 1));
             const uint8_t *blob = bytes + (n * f->blocks + g) * f->blob;
             for (int64_t i = 0; i < f->block && g * f->block + i < f->k; ++i) {
                 const double q = code_at(blob, f->bits, i);
@@ -89,10 +98,11 @@ static vn_status_t dequantise(vn_eval_t *e, const nbits_t *f, double *w, double 
 static vn_status_t loosen(vn_eval_t *e, const nbits_t *f, const double *loose) {
     const double *a = vn_arg_f64(e, IN_A);
     const double u16 = 0x1p-11, ubf = 0x1p-8, u = vn_u(e), n = (double)f->k;
-    VN_TRY(vn_out_wide(e, 0, f->level == 4   ? "int8-activations"
-                             : f->level == 3 ? "bf16-activations"
-                             : f->level == 2 ? "f16-activations"
-                                             : "zero-point-outside-the-sum"));
+    VN_TRY(vn_out_wide(e, 0,
+                       f->level == 4   ? "int8-activations"
+                       : f->level == 3 ? "bf16-activations"
+                       : f->level == 2 ? "f16-activations"
+                                       : "zero-point-outside-the-sum"));
     double *wide = e->out[0].wide;
     VN_TRY(vn_abs_gemm_upper(f->m, f->n, f->k, a, f->k, false, loose, f->k, true, wide, f->n, false));
     const double rel = f->level == 2 ? vn_gamma(n + 5, u16) : f->level == 3 ? vn_gamma(n + 5, u) + 2.01 * ubf : vn_gamma(n + 5, u);
@@ -133,7 +143,8 @@ vn_status_t vn_eval_matmul_nbits(vn_eval_t *e) {
     if (!vn_i64_mul(f.n, f.k, &cells)) return vn_eval_fail(e, VN_ERR_RANGE, "too many weights");
     VN_TRY(vn_out_float(e, 0, e->in[IN_A].t->dtype, rank, dims));
     const bool bound = e->want >= VN_WANT_BOUND;
-    double *w = vn_alloc((size_t)(cells ? cells : 1), sizeof *w), *loose = bound ? vn_alloc((size_t)(cells ? cells : 1), sizeof *loose) : NULL;
+    double *w = vn_alloc((size_t)(cells ? cells : 1), sizeof *w),
+           *loose = bound ? vn_alloc((size_t)(cells ? cells : 1), sizeof *loose) : NULL;
     vn_factor_t a = {0}, b = {0};
     vn_status_t s = w && (loose || !bound) ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld weights", (long long)cells);
     if (s == VN_OK) s = dequantise(e, &f, w, loose);
@@ -143,7 +154,8 @@ vn_status_t vn_eval_matmul_nbits(vn_eval_t *e) {
     if (s == VN_OK && vn_has(e, IN_BIAS)) {
         s = vn_bias_input(e, IN_BIAS, &bias);
         bias.cs = 1;
-        if (s == VN_OK && bias.count != f.n) s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for N = %lld", (long long)bias.count, (long long)f.n);
+        if (s == VN_OK && bias.count != f.n)
+            s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for N = %lld", (long long)bias.count, (long long)f.n);
     }
     if (s == VN_OK) {
         vn_product_t p;
@@ -152,7 +164,8 @@ vn_status_t vn_eval_matmul_nbits(vn_eval_t *e) {
         if (e->contract->intermediate != VN_FMT_NONE) p.extra_format_u = vn_format_info(e->contract->intermediate)->u;
         p.exact_below = 0x1p-1074; /* codes times scales: no grid to rely on once weights are rounded */
         const int64_t zero = 0;
-        const vn_batch_t g = {.count = 1, .m = f.m, .n = f.n, .k = f.k, .a_off = &zero, .b_off = &zero, .lda = f.k, .ldb = f.k, .tb = true, .bias = bias};
+        const vn_batch_t g = {
+            .count = 1, .m = f.m, .n = f.n, .k = f.k, .a_off = &zero, .b_off = &zero, .lda = f.k, .ldb = f.k, .tb = true, .bias = bias};
         if (s == VN_OK) s = vn_product_batch(&p, &g);
         vn_product_end(&p);
     }

@@ -35,7 +35,8 @@ static void product_range(void *ctx, int64_t begin, int64_t end) {
     const product_job_t *j = ctx;
     const vn_batch_t *g = j->g;
     for (int64_t z = begin; z < end; ++z)
-        vn_dgemm(g->m, g->n, g->k, j->a + g->a_off[z], g->lda, g->ta, j->b + g->b_off[z], g->ldb, g->tb, j->c + z * g->m * g->n, g->n, false);
+        vn_dgemm(g->m, g->n, g->k, j->a + g->a_off[z], g->lda, g->ta, j->b + g->b_off[z], g->ldb, g->tb, j->c + z * g->m * g->n, g->n,
+                 false);
 }
 
 /* Element number of a per-row (left) or per-column parameter that belongs to element i of operand x; -1 if the shapes do not fit. */
@@ -61,7 +62,8 @@ static int64_t parameter_index(const vn_tensor_t *p, const vn_tensor_t *x, bool 
 static vn_status_t centred(vn_eval_t *e, int k, int kz, bool left, double **out) {
     const vn_tensor_t *x = e->in[k].t;
     if (!vn_dtype_is_int(x->dtype) || vn_dtype_bits(x->dtype) > 8)
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "input %d is %s; quantised products are done for integers of at most 8 bits", k, vn_dtype_name(x->dtype));
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "input %d is %s; quantised products are done for integers of at most 8 bits", k,
+                            vn_dtype_name(x->dtype));
     *out = vn_alloc((size_t)(x->count ? x->count : 1), sizeof **out);
     if (!*out) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld operands", (long long)x->count);
     vn_tensor_to_f64(x, *out);
@@ -71,7 +73,9 @@ static vn_status_t centred(vn_eval_t *e, int k, int kz, bool left, double **out)
     if (!zero) return VN_ERR_NOMEM;
     for (int64_t i = 0; i < x->count; ++i) {
         const int64_t at = parameter_index(z, x, left, i);
-        if (at < 0) return vn_eval_fail(e, VN_ERR_SHAPE, "the zero point (input %d) fits neither the whole, nor the %s of input %d", kz, left ? "rows" : "columns", k);
+        if (at < 0)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "the zero point (input %d) fits neither the whole, nor the %s of input %d", kz,
+                                left ? "rows" : "columns", k);
         (*out)[i] -= zero[at];
     }
     return VN_OK;
@@ -92,10 +96,8 @@ static vn_status_t exact_sums(vn_eval_t *e, int ka, int kza, int kb, int kzb, su
     }
     if (st == VN_OK) {
         product_job_t job = {g, s->a, s->b, s->c};
-        if (g->count == 1)
-            product_range(&job, 0, 1);
-        else
-            vn_parallel(g->count, 1 + (int64_t)(0x1p20 / ((double)g->m * (double)g->n * (double)g->k + 1)), product_range, &job);
+        if (g->count == 1) product_range(&job, 0, 1);
+        else vn_parallel(g->count, 1 + (int64_t)(0x1p20 / ((double)g->m * (double)g->n * (double)g->k + 1)), product_range, &job);
     }
     if (st != VN_OK) sums_free(s);
     return st;
@@ -138,7 +140,9 @@ static vn_status_t scale_at(vn_eval_t *e, int k, bool left, const vn_matmul_t *m
     else if (p->rank >= 2 && left && p->dims[p->rank - 1] == 1 && p->count == p->dims[p->rank - 2]) index = row % p->count;
     else if (p->rank >= 2 && !left && p->dims[p->rank - 2] == 1 && p->count == cols) index = col;
     else if (p->rank >= 2 && !left && p->dims[p->rank - 2] == 1 && p->count == m->matrices * cols) index = i / (rows * cols) * cols + col;
-    if (index < 0) return vn_eval_fail(e, VN_ERR_SHAPE, "the scale or zero point of input %d fits neither the whole nor the %s", k, left ? "rows" : "columns");
+    if (index < 0)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the scale or zero point of input %d fits neither the whole nor the %s", k,
+                            left ? "rows" : "columns");
     *out = v[index];
     return VN_OK;
 }
@@ -152,7 +156,8 @@ vn_status_t vn_eval_qlinear_matmul(vn_eval_t *e) {
     VN_TRY(vn_require(e, 8));
     const vn_dtype_t t = e->in[7].t->dtype;
     if (!vn_dtype_is_int(t) || vn_dtype_bits(t) > 8)
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a result of type %s; quantised products are done for integers of at most 8 bits", vn_dtype_name(t));
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a result of type %s; quantised products are done for integers of at most 8 bits",
+                            vn_dtype_name(t));
     sums_t s;
     VN_TRY(exact_sums(e, 0, 2, 3, 5, &s));
     const double u = vn_u(e);
@@ -192,7 +197,9 @@ static vn_status_t scale_back(vn_eval_t *e, const sums_t *s, int k_sa, const dou
     vn_ref_t *r = &e->out[0];
     const double u = vn_u(e), eta = e->contract->ftz ? vn_tau(e) : vn_eta(e);
     const double *bias = vn_has(e, k_bias) ? vn_arg_f64(e, k_bias) : NULL;
-    if (bias && e->in[k_bias].t->count != s->m.g.n) return vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld columns", (long long)e->in[k_bias].t->count, (long long)s->m.g.n);
+    if (bias && e->in[k_bias].t->count != s->m.g.n)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld columns", (long long)e->in[k_bias].t->count,
+                            (long long)s->m.g.n);
     r->terms = s->m.g.k;
     for (int64_t i = 0; i < r->count; ++i) {
         double sa, sb;
@@ -203,10 +210,15 @@ static vn_status_t scale_back(vn_eval_t *e, const sums_t *s, int k_sa, const dou
         r->value[i] = v + c;
         const double g = vn_gamma((fabs(s->c[i]) > 1 / u ? 3 : 2) + more, u);
         if (r->bound) {
-            r->bound[i] = v == 0 && !uncertain ? 0 : (g * fabs(v) + (bias ? u * (fabs(v) * (1 + g) + fabs(c)) : 0) + 2 * eta * (1 + fabs(s->c[i]))) * (1 + 0x1p-50);
+            r->bound[i] =
+                v == 0 && !uncertain
+                    ? 0
+                    : (g * fabs(v) + (bias ? u * (fabs(v) * (1 + g) + fabs(c)) : 0) + 2 * eta * (1 + fabs(s->c[i]))) * (1 + 0x1p-50);
             if (uncertain) r->bound[i] += uncertain[i] * fabs(sb) * (1 + 8 * u);
         }
-        if (r->var) r->var[i] = 0.18 * u * u * (2 * v * v + (bias ? (v + c) * (v + c) : 0)) + (uncertain ? uncertain[i] * uncertain[i] * sb * sb / 3 : 0);
+        if (r->var)
+            r->var[i] =
+                0.18 * u * u * (2 * v * v + (bias ? (v + c) * (v + c) : 0)) + (uncertain ? uncertain[i] * uncertain[i] * sb * sb / 3 : 0);
     }
     return VN_OK;
 }
@@ -242,7 +254,8 @@ static vn_status_t quantise_dynamic(vn_eval_t *e, quantised_t *q) {
     if (!x) return VN_ERR_NOMEM;
     double min = 0, max = 0;
     for (int64_t i = 0; i < a->count; ++i) {
-        if (!isfinite(x[i])) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "dynamic quantisation of NaN or infinity: the standard gives no codes");
+        if (!isfinite(x[i]))
+            return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "dynamic quantisation of NaN or infinity: the standard gives no codes");
         min = fmin(min, x[i]);
         max = fmax(max, x[i]);
     }
@@ -288,7 +301,8 @@ vn_status_t vn_eval_dynamic_quantize_matmul(vn_eval_t *e) {
         doubt = vn_alloc((size_t)(n ? n : 1), sizeof *doubt);
         if (!doubt) st = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
         for (int64_t z = 0; st == VN_OK && z < g->count; ++z)
-            st = vn_abs_gemm_upper(g->m, g->n, g->k, q.doubt + g->a_off[z], g->lda, g->ta, s.b + g->b_off[z], g->ldb, g->tb, doubt + z * g->m * g->n, g->n, false);
+            st = vn_abs_gemm_upper(g->m, g->n, g->k, q.doubt + g->a_off[z], g->lda, g->ta, s.b + g->b_off[z], g->ldb, g->tb,
+                                   doubt + z * g->m * g->n, g->n, false);
         for (int64_t i = 0; st == VN_OK && i < n; ++i) doubt[i] *= q.scale;
     }
     /* The scale itself may differ by its last bits (a reciprocal instead of a quotient): 2u more. */

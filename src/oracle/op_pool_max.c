@@ -20,7 +20,7 @@ typedef struct max_job {
     vn_eval_t *e;
     vn_pool_t p;
     const double *x, *err, *var;
-    bool column_major;
+    bool column_major, failed;
     vn_ref_t *values, *indices; /* indices NULL if not asked for */
 } max_job_t;
 
@@ -37,35 +37,37 @@ static int64_t index_of(const max_job_t *j, int64_t plane, int64_t offset) {
     return base + out;
 }
 
-static void max_one(max_job_t *j, int64_t at) {
-    const int64_t positions = j->p.w.positions, plane = at / positions, position = at % positions;
-    const double *x = j->x + plane * j->p.w.in_size, *err = j->err ? j->err + plane * j->p.w.in_size : NULL;
+static void max_one(max_job_t *j, int64_t at, double *window) {
+    const int64_t positions = j->p.w.positions, plane = at / positions, base = plane * j->p.w.in_size;
+    const double *x = j->x + base, *err = j->err ? j->err + base : NULL, *source = j->var ? j->var + base : NULL;
     vn_pool_span_t s;
-    vn_pool_span(&j->p, position, &s);
+    vn_pool_span(&j->p, at % positions, &s);
+    vn_pool_read(&j->p, &s, x, window);
     double best = -INFINITY, moved = 0, var = 0;
     int64_t first = -1, last = -1;
     bool nan = false, plus = false, minus = false;
     for (int64_t i = 0; i < s.present; ++i) {
-        const int64_t o = vn_pool_offset(&j->p, position, &s, i);
-        const double v = x[o];
-        if (err && err[o] > moved) moved = err[o];
-        if (j->var && j->var[plane * j->p.w.in_size + o] > var) var = j->var[plane * j->p.w.in_size + o];
+        const double v = window[i];
         if (isnan(v)) {
             nan = true;
-            continue;
-        }
-        if (first < 0 || v > best) {
+        } else if (first < 0 || v > best) {
             best = v;
-            first = last = o;
-            plus = minus = false;
+            first = last = i;
+            plus = v == 0 && !signbit(v);
+            minus = v == 0 && signbit(v);
         } else if (v == best) {
-            last = o;
+            last = i;
+            if (v == 0) *(signbit(v) ? &minus : &plus) = true;
         }
-        if (v == best && v == 0) *(signbit(v) ? &minus : &plus) = true;
+    }
+    for (int64_t i = 0; err && i < s.present; ++i) {
+        const int64_t o = vn_pool_offset(&j->p, &s, i);
+        if (err[o] > moved) moved = err[o];
+        if (source && source[o] > var) var = source[o];
     }
     vn_ref_t *r = j->values;
     const bool empty = s.present == 0;
-    const double value = first >= 0 ? x[first] : nan ? NAN : -INFINITY;
+    const double value = first >= 0 ? window[first] : nan ? NAN : -INFINITY;
     if (r->value) {
         r->value[at] = value;
         if (r->bound) r->bound[at] = moved;
@@ -76,17 +78,26 @@ static void max_one(max_job_t *j, int64_t at) {
     }
     if (!j->indices) return;
     bool open = empty || nan;
+    const int64_t winner = first >= 0 ? vn_pool_offset(&j->p, &s, first) : 0;
     for (int64_t i = 0; err && !open && first >= 0 && i < s.present; ++i) {
-        const int64_t o = vn_pool_offset(&j->p, position, &s, i);
-        open = o != first && x[o] + err[o] >= best - err[first];
+        const int64_t o = vn_pool_offset(&j->p, &s, i);
+        open = i != first && window[i] + err[o] >= best - err[winner];
     }
-    vn_tensor_set_i64(j->indices->tensor, at, first >= 0 ? index_of(j, plane, first) : 0);
-    vn_tensor_set_i64(j->indices->either, at, last >= 0 ? index_of(j, plane, last) : 0);
+    vn_tensor_set_i64(j->indices->tensor, at, first >= 0 ? index_of(j, plane, winner) : 0);
+    vn_tensor_set_i64(j->indices->either, at, last >= 0 ? index_of(j, plane, vn_pool_offset(&j->p, &s, last)) : 0);
     if (open && j->indices->flags) j->indices->flags[at] = VN_EL_VOID;
 }
 
 static void max_range(void *ctx, int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) max_one(ctx, at);
+    max_job_t *j = ctx;
+    const int64_t room = vn_pool_capacity(&j->p);
+    double *window = vn_realloc(NULL, (size_t)(room ? room : 1), sizeof *window);
+    if (!window) {
+        __atomic_store_n(&j->failed, true, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t at = begin; at < end; ++at) max_one(j, at, window);
+    vn_free(window);
 }
 
 static vn_status_t max_pool(vn_eval_t *e, vn_pool_form_t form) {
@@ -94,7 +105,8 @@ static vn_status_t max_pool(vn_eval_t *e, vn_pool_form_t form) {
     max_job_t j = {.e = e, .column_major = vn_node_int(e->node, "storage_order", 0) != 0};
     const vn_tensor_t *x = e->in[0].t;
     const bool floating = vn_dtype_is_float(x->dtype), indices = e->n_out > 1 && *e->node->outputs[1];
-    if (!floating && !(vn_dtype_is_int(x->dtype) && vn_dtype_bits(x->dtype) <= 32)) return vn_eval_fail(e, VN_ERR_DTYPE, "no maximum of %s", vn_dtype_name(x->dtype));
+    if (!floating && !(vn_dtype_is_int(x->dtype) && vn_dtype_bits(x->dtype) <= 32))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "no maximum of %s", vn_dtype_name(x->dtype));
     VN_TRY(vn_pool_plan(e, form, &j.p));
     if (floating) {
         VN_TRY(vn_out_float(e, 0, x->dtype, j.p.rank, j.p.dims));
@@ -116,6 +128,7 @@ static vn_status_t max_pool(vn_eval_t *e, vn_pool_form_t form) {
     j.var = e->in[0].var;
     const int64_t per = vn_pool_capacity(&j.p);
     vn_parallel(e->out[0].count, per > 16384 ? 1 : 16384 / (per + 1) + 1, max_range, &j);
+    if (j.failed) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for windows");
     if (floating) vn_flags_settle(e, 0);
     if (indices) vn_flags_settle(e, 1);
     return VN_OK;
@@ -143,13 +156,16 @@ static vn_status_t unpooled_dims(vn_eval_t *e, int64_t *dims) {
     const vn_tensor_t *x = e->in[0].t;
     const int n = x->rank - 2;
     int64_t kc, sc, pc;
-    const int64_t *kernel = vn_node_ints(e->node, "kernel_shape", &kc), *strides = vn_node_ints(e->node, "strides", &sc), *pads = vn_node_ints(e->node, "pads", &pc);
-    if (n < 1 || !kernel || kc != n || (strides && sc != n) || (pads && pc != 2 * n)) return vn_eval_fail(e, VN_ERR_SHAPE, "kernel_shape, strides or pads do not fit %d spatial axes", n);
+    const int64_t *kernel = vn_node_ints(e->node, "kernel_shape", &kc), *strides = vn_node_ints(e->node, "strides", &sc),
+                  *pads = vn_node_ints(e->node, "pads", &pc);
+    if (n < 1 || !kernel || kc != n || (strides && sc != n) || (pads && pc != 2 * n))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "kernel_shape, strides or pads do not fit %d spatial axes", n);
     dims[0] = x->dims[0];
     dims[1] = x->dims[1];
     for (int d = 0; d < n; ++d) {
         const int64_t s = strides ? strides[d] : 1, lo = pads ? pads[d] : 0, hi = pads ? pads[n + d] : 0;
-        if (kernel[d] < 1 || s < 1 || lo < 0 || hi < 0 || kernel[d] > INT32_MAX || s > INT32_MAX || lo > INT32_MAX || hi > INT32_MAX || x->dims[2 + d] > INT64_C(1) << 31)
+        if (kernel[d] < 1 || s < 1 || lo < 0 || hi < 0 || kernel[d] > INT32_MAX || s > INT32_MAX || lo > INT32_MAX || hi > INT32_MAX ||
+            x->dims[2 + d] > INT64_C(1) << 31)
             return vn_eval_fail(e, VN_ERR_RANGE, "kernel_shape, strides or pads out of range");
         dims[2 + d] = (x->dims[2 + d] - 1) * s - lo - hi + kernel[d];
         if (dims[2 + d] < 0) return vn_eval_fail(e, VN_ERR_SHAPE, "an output axis of %lld elements", (long long)dims[2 + d]);
@@ -186,7 +202,8 @@ vn_status_t vn_eval_max_unpool(vn_eval_t *e) {
     const vn_tensor_t *x = e->in[0].t;
     int64_t inferred[VN_MAX_RANK], dims[VN_MAX_RANK];
     if (vn_dtype_bits(x->dtype) < 8) return vn_eval_fail(e, VN_ERR_DTYPE, "no unpooling of %s", vn_dtype_name(x->dtype));
-    if (e->in[1].t->count != x->count) return vn_eval_fail(e, VN_ERR_SHAPE, "%lld indices for %lld elements", (long long)e->in[1].t->count, (long long)x->count);
+    if (e->in[1].t->count != x->count)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "%lld indices for %lld elements", (long long)e->in[1].t->count, (long long)x->count);
     VN_TRY(unpooled_dims(e, inferred));
     memcpy(dims, inferred, sizeof dims);
     bool larger = false;
@@ -223,7 +240,8 @@ static vn_status_t roi_dims(vn_eval_t *e, int64_t *dims) {
     int64_t n;
     const int64_t *shape = vn_node_ints(e->node, "pooled_shape", &n);
     if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 5) return vn_eval_fail(e, VN_ERR_SHAPE, "needs [N,C,H,W] and rois [R,5]");
-    if (!shape || n != 2 || shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX) return vn_eval_fail(e, VN_ERR_SHAPE, "pooled_shape must be two positive numbers");
+    if (!shape || n != 2 || shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "pooled_shape must be two positive numbers");
     dims[0] = rois->dims[0];
     dims[1] = x->dims[1];
     dims[2] = shape[0];
@@ -264,11 +282,13 @@ vn_status_t vn_eval_max_roi_pool(vn_eval_t *e) {
         bool near_tie = false;
         for (int i = 0; i < 4; ++i) {
             const double s = roi[1 + i] * scale;
-            if (!isfinite(s) || fabs(s) > 0x1p31) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)n, roi[1 + i]);
+            if (!isfinite(s) || fabs(s) > 0x1p31)
+                return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)n, roi[1 + i]);
             c[i] = round(s);
             near_tie = near_tie || fabs(fabs(s - floor(s)) - 0.5) <= 2 * 0x1p-24 * fabs(s); /* the product is rounded in f32 */
         }
-        if (!(roi[0] >= 0 && roi[0] < (double)x->dims[0])) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld names image %g", (long long)n, roi[0]);
+        if (!(roi[0] >= 0 && roi[0] < (double)x->dims[0]))
+            return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld names image %g", (long long)n, roi[0]);
         for (int64_t ch = 0; ch < dims[1]; ++ch)
             for (int64_t h = 0; h < dims[2]; ++h)
                 for (int64_t w = 0; w < dims[3]; ++w, ++at) {

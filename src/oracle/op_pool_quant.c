@@ -20,10 +20,8 @@ static double *turn(const double *x, int64_t batch, int64_t channels, int64_t si
         for (int64_t c = 0; c < channels; ++c)
             for (int64_t i = 0; i < size; ++i) {
                 const int64_t front = (b * channels + c) * size + i, back = (b * size + i) * channels + c;
-                if (forth)
-                    out[front] = x[back];
-                else
-                    out[back] = x[front];
+                if (forth) out[front] = x[back];
+                else out[back] = x[front];
             }
     return out;
 }
@@ -32,7 +30,8 @@ static vn_status_t run(vn_eval_t *e, bool global) {
     VN_TRY(vn_require(e, Y_SCALE + 1));
     const vn_tensor_t *x = e->in[X].t;
     const bool last = vn_node_int(e->node, "channels_last", 0) != 0, include = vn_node_int(e->node, "count_include_pad", 0) != 0;
-    if (!vn_dtype_is_int(x->dtype) || vn_dtype_bits(x->dtype) > 8) return vn_eval_fail(e, VN_ERR_DTYPE, "quantised pooling of %s", vn_dtype_name(x->dtype));
+    if (!vn_dtype_is_int(x->dtype) || vn_dtype_bits(x->dtype) > 8)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "quantised pooling of %s", vn_dtype_name(x->dtype));
     for (int k = X_SCALE; k <= Y_ZERO; ++k)
         if (vn_has(e, k) && e->in[k].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "scales and zero points must be one number");
     if (x->rank < 3) return vn_eval_fail(e, VN_ERR_SHAPE, "an input of rank %d", x->rank);
@@ -59,7 +58,8 @@ static vn_status_t run(vn_eval_t *e, bool global) {
     const double *codes = vn_arg_f64(e, X);
     if (!codes) return VN_ERR_NOMEM;
     const double sx = vn_tensor_get_f64(e->in[X_SCALE].t, 0), sy = vn_tensor_get_f64(e->in[Y_SCALE].t, 0), u = vn_u(e);
-    const double zx = vn_has(e, X_ZERO) ? (double)vn_arg_int(e, X_ZERO, 0) : 0, zy = vn_has(e, Y_ZERO) ? (double)vn_arg_int(e, Y_ZERO, 0) : 0;
+    const double zx = vn_has(e, X_ZERO) ? (double)vn_arg_int(e, X_ZERO, 0) : 0,
+                 zy = vn_has(e, Y_ZERO) ? (double)vn_arg_int(e, Y_ZERO, 0) : 0;
     const int64_t room = vn_pool_capacity(&p), out_count = e->out[0].count;
     double *turned = last ? turn(codes, x->dims[0], p.dims[1], p.w.in_size, true) : NULL;
     double *buffer = vn_alloc((size_t)(room ? room : 1), sizeof *buffer);
@@ -70,14 +70,15 @@ static vn_status_t run(vn_eval_t *e, bool global) {
     for (int64_t at = 0; s == VN_OK && at < out_count; ++at) {
         vn_pool_span_t span;
         vn_pool_span(&p, at % p.w.positions, &span);
-        vn_pool_read(&p, at % p.w.positions, &span, (last ? turned : codes) + at / p.w.positions * p.w.in_size, buffer);
+        vn_pool_read(&p, &span, (last ? turned : codes) + at / p.w.positions * p.w.in_size, buffer);
         double sum = 0, magnitude = 0;
         for (int64_t i = 0; i < span.present; ++i) {
             sum += buffer[i] - zx;
             magnitude += fabs(buffer[i] - zx) + fabs(buffer[i]) + fabs(zx);
         }
         const double d = (double)(include && !global ? span.inside : span.present), v = d > 0 ? sum * sx / sy / d : 0;
-        vn_requant(v, d > 0 ? vn_gamma((double)span.present + 5, u) * magnitude * sx / sy / d : 0, zy, lo, hi, &pair[at], &pair[out_count + at]);
+        vn_requant(v, d > 0 ? vn_gamma((double)span.present + 5, u) * magnitude * sx / sy / d : 0, zy, lo, hi, &pair[at],
+                   &pair[out_count + at]);
     }
     if (s == VN_OK && last)
         for (int k = 0; k < 2 && s == VN_OK; ++k) {

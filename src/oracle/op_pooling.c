@@ -62,9 +62,9 @@ static void average_range(void *ctx, int64_t begin, int64_t end) {
         vn_pool_span_t s;
         const int64_t plane = at / positions * j->p.w.in_size, position = at % positions;
         vn_pool_span(&j->p, position, &s);
-        vn_pool_read(&j->p, position, &s, j->x + plane, buffer);
-        if (j->err) vn_pool_read(&j->p, position, &s, j->err + plane, buffer + room);
-        if (j->var) vn_pool_read(&j->p, position, &s, j->var + plane, buffer + 2 * room);
+        vn_pool_read(&j->p, &s, j->x + plane, buffer);
+        if (j->err) vn_pool_read(&j->p, &s, j->err + plane, buffer + room);
+        if (j->var) vn_pool_read(&j->p, &s, j->var + plane, buffer + 2 * room);
         const double d = (double)(j->include_pad ? s.inside : s.present);
         vn_ref_t *r = &j->e->out[0];
         if (s.present == 0) { /* padding only: 0, or 0/0 */
@@ -210,15 +210,20 @@ static void lp_range(void *ctx, int64_t begin, int64_t end) {
         vn_pool_span_t s;
         const int64_t plane = at / positions * j->p.w.in_size, position = at % positions;
         vn_pool_span(&j->p, position, &s);
-        vn_pool_read(&j->p, position, &s, j->x + plane, buffer);
-        if (j->err) vn_pool_read(&j->p, position, &s, j->err + plane, buffer + room);
+        vn_pool_read(&j->p, &s, j->x + plane, buffer);
+        if (j->err) vn_pool_read(&j->p, &s, j->err + plane, buffer + room);
         lp_one(j, buffer, j->err ? buffer + room : NULL, s.present, at);
     }
     vn_free(buffer);
 }
 
 static vn_status_t lp(vn_eval_t *e, vn_pool_form_t form) {
-    lp_job_t j = {.e = e, .power = vn_node_int(e->node, "p", 2), .u = vn_u(e), .eta = vn_eta(e), .t_sqrt = vn_budget(e, "sqrt"), .t_pow = vn_budget(e, "pow")};
+    lp_job_t j = {.e = e,
+                  .power = vn_node_int(e->node, "p", 2),
+                  .u = vn_u(e),
+                  .eta = vn_eta(e),
+                  .t_sqrt = vn_budget(e, "sqrt"),
+                  .t_pow = vn_budget(e, "pow")};
     const vn_tensor_t *x = e->in[0].t;
     VN_TRY(need_float(e));
     if (j.power < 1 || j.power > 1024) return vn_eval_fail(e, VN_ERR_RANGE, "p = %lld", (long long)j.power);

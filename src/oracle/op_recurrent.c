@@ -168,8 +168,30 @@ static vn_status_t operand(vn_eval_t *e, bag_t *bag, int position, const double 
 
 typedef struct common {
     const double *x, *x_err, *w, *r, *b, *h0, *c0, *peep;
+    const double *given; /* [D, T, B, H] */
     int64_t *lens;
 } common_t;
+
+/* Output 0 as it was returned, one direction after the other. Not given, or not of the due form: no states to take. */
+static vn_status_t gather_given(vn_eval_t *e, bag_t *bag, const plan_t *p, common_t *c) {
+    const vn_value_t *v = e->given && e->n_out > 0 ? e->given[0] : NULL;
+    const int64_t T = p->steps, B = p->batch, H = p->hidden, D = p->directions;
+    if (!e->given) return VN_OK;
+    if (!v || v->kind != VN_VALUE_TENSOR || !vn_dtype_is_float(v->tensor->dtype) || v->tensor->count != T * B * H * D)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "the states of the steps were not returned");
+    double *flat = buffer(bag, v->tensor->count), *given = buffer(bag, v->tensor->count);
+    vn_tensor_t *whole;
+    if (!flat || !given) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    VN_TRY(vn_tensor_contiguous(v->tensor, &whole, e->err));
+    vn_tensor_to_f64(whole, flat);
+    vn_tensor_free(whole);
+    for (int64_t d = 0; d < D; ++d)
+        for (int64_t t = 0; t < T; ++t)
+            for (int64_t b = 0; b < B; ++b)
+                memcpy(given + ((d * T + t) * B + b) * H, flat + (p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H, (size_t)H * sizeof *flat);
+    c->given = given;
+    return VN_OK;
+}
 
 static vn_status_t gather(vn_eval_t *e, bag_t *bag, const plan_t *p, common_t *c) {
     const vn_dtype_t type = e->in[0].t->dtype;
@@ -285,6 +307,7 @@ static double range_with_zero(const double *x, int64_t n) {
 static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
     common_t c = {0};
     VN_TRY(gather(e, bag, p, &c));
+    VN_TRY(gather_given(e, bag, p, &c));
     VN_TRY(outputs(e, p));
     const int64_t D = p->directions, H = p->hidden, G = p->spec.gates, B = p->batch;
     const vn_format_info_t *store = vn_format_info(vn_format_of(e->in[0].t->dtype)), *acc = vn_format_info(e->contract->accumulator);
@@ -302,6 +325,11 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
         l.rule = (vn_gate_rule_t){.u = acc->u, .eta = e->contract->ftz ? acc->tau : acc->eta, .t_tanh = vn_budget(e, "tanh"),
                                   .t_sigmoid = vn_budget(e, "sigmoid"), .t_exp = vn_budget(e, "exp"), .log_max = log(acc->max)};
         memcpy(l.gate, p->gate[d], sizeof l.gate);
+        if (c.given) {
+            const vn_format_info_t *kept = e->contract->result != VN_FMT_NONE ? vn_format_info(e->contract->result) : store;
+            l.given = c.given + d * p->steps * B * H;
+            if (kept && kept->p < acc->p) l.u_given = kept->u, l.eta_given = kept->eta;
+        }
         if (c.b) {
             l.wb = c.b + (int64_t)d * p->spec.bias_rows * H;
             l.rb = l.wb + G * H;
@@ -354,10 +382,10 @@ static vn_status_t eval(vn_eval_t *e) {
 }
 
 static const vn_op_t rows[] = {
-    {"", "RNN", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES, "RNN-2", eval, infer, 0},
-    {"", "GRU", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES, "RNN-2", eval, infer, 0},
-    {"", "LSTM", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES, "RNN-2", eval, infer, 0},
-    {"com.microsoft", "DynamicQuantizeLSTM", 1, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES, "RNN-2", eval, infer, 0},
+    {"", "RNN", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
+    {"", "GRU", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
+    {"", "LSTM", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
+    {"com.microsoft", "DynamicQuantizeLSTM", 1, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
 };
 
 const vn_family_t vn_family_recurrent = {"recurrent", rows, sizeof rows / sizeof *rows};

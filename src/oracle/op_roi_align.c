@@ -163,11 +163,18 @@ vn_status_t vn_eval_roi_align(vn_eval_t *e) {
     VN_TRY(vn_require(e, 3));
     const vn_tensor_t *x = e->in[IN_X].t;
     const char *fallback = e->version >= 16 ? "half_pixel" : "output_half_pixel"; /* version 10 had no shift */
-    const char *mode = vn_node_string(e->node, "mode", "avg"), *transform = vn_node_string(e->node, "coordinate_transformation_mode", fallback);
-    align_job_t j = {.e = e, .scale = vn_node_float(e->node, "spatial_scale", 1), .u = vn_u(e), .eta = e->contract->ftz ? vn_tau(e) : vn_eta(e),
-                     .half_pixel = strcmp(transform, "half_pixel") == 0, .maximum = strcmp(mode, "max") == 0, .ratio = vn_node_int(e->node, "sampling_ratio", 0)};
+    const char *mode = vn_node_string(e->node, "mode", "avg"),
+               *transform = vn_node_string(e->node, "coordinate_transformation_mode", fallback);
+    align_job_t j = {.e = e,
+                     .scale = vn_node_float(e->node, "spatial_scale", 1),
+                     .u = vn_u(e),
+                     .eta = e->contract->ftz ? vn_tau(e) : vn_eta(e),
+                     .half_pixel = strcmp(transform, "half_pixel") == 0,
+                     .maximum = strcmp(mode, "max") == 0,
+                     .ratio = vn_node_int(e->node, "sampling_ratio", 0)};
     if (!vn_dtype_is_float(x->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "no samples of %s", vn_dtype_name(x->dtype));
-    if (!j.half_pixel && strcmp(transform, "output_half_pixel")) return vn_eval_fail(e, VN_ERR_USAGE, "coordinate_transformation_mode \"%s\"", transform);
+    if (!j.half_pixel && strcmp(transform, "output_half_pixel"))
+        return vn_eval_fail(e, VN_ERR_USAGE, "coordinate_transformation_mode \"%s\"", transform);
     if (!j.maximum && strcmp(mode, "avg")) return vn_eval_fail(e, VN_ERR_USAGE, "mode \"%s\"", mode);
     if (j.ratio < 0 || j.ratio > 1 << 15) return vn_eval_fail(e, VN_ERR_RANGE, "sampling_ratio %lld", (long long)j.ratio);
     j.shift = j.half_pixel ? 0.5 : 0;
@@ -180,7 +187,8 @@ vn_status_t vn_eval_roi_align(vn_eval_t *e) {
         const int64_t b = vn_arg_int(e, IN_BATCH, r);
         if (b < 0 || b >= x->dims[0]) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld names image %lld", (long long)r, (long long)b);
         for (int i = 0; i < 4; ++i)
-            if (!(fabs(j.rois[4 * r + i] * j.scale) < 0x1p24)) return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)r, j.rois[4 * r + i]);
+            if (!(fabs(j.rois[4 * r + i] * j.scale) < 0x1p24))
+                return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)r, j.rois[4 * r + i]);
     }
     if (x->dims[2] < 1 || x->dims[3] < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "an empty image");
     if (j.ratio == 0 && e->want >= VN_WANT_BOUND) VN_TRY(vn_out_flags(e, 0));

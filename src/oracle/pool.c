@@ -62,44 +62,58 @@ vn_status_t vn_pool_unpadded_reading(vn_eval_t *e, vn_status_t (*run)(vn_eval_t 
     return s;
 }
 
+/* How many taps from coordinate `begin` on lie before `end`. */
+static int64_t taps_before(int64_t begin, int64_t end, int64_t dilation) {
+    if (begin >= end) return 0;
+    return dilation == 1 ? end - begin : (end - 1 - begin) / dilation + 1;
+}
+
 void vn_pool_span(const vn_pool_t *p, int64_t position, vn_pool_span_t *s) {
     s->present = s->inside = 1;
-    for (int d = p->w.n - 1; d >= 0; --d) {
+    s->origin = 0;
+    for (int64_t d = p->w.n - 1, step = 1; d >= 0; --d) {
         const vn_window_t *w = &p->w.axis[d];
-        const int64_t begin = position % w->out * w->stride - w->lo; /* coordinate of tap 0 */
-        position /= w->out;
-        int64_t first = begin >= 0 ? 0 : (-begin + w->dilation - 1) / w->dilation;
-        int64_t end = begin >= w->in ? 0 : (w->in - 1 - begin) / w->dilation + 1; /* taps before the input's end */
-        int64_t inside = begin >= w->in + w->hi ? 0 : (w->in + w->hi - 1 - begin) / w->dilation + 1;
+        const int64_t rest = position / w->out, begin = (position - rest * w->out) * w->stride - w->lo; /* coordinate of tap 0 */
+        position = rest;
+        int64_t first = taps_before(begin, 0, w->dilation), end = taps_before(begin, w->in, w->dilation);
+        int64_t inside = taps_before(begin, w->in + w->hi, w->dilation);
         if (end > w->kernel) end = w->kernel;
         if (inside > w->kernel) inside = w->kernel;
         if (first > end) first = end;
-        s->first[d] = first;
         s->count[d] = end - first;
+        s->step[d] = w->dilation * step;
+        s->origin += (begin + first * w->dilation) * step;
         s->present *= s->count[d];
         s->inside *= inside;
+        step *= w->in;
     }
 }
 
-int64_t vn_pool_offset(const vn_pool_t *p, int64_t position, const vn_pool_span_t *s, int64_t i) {
-    int64_t offset = 0, step = 1;
+int64_t vn_pool_offset(const vn_pool_t *p, const vn_pool_span_t *s, int64_t i) {
+    int64_t offset = s->origin;
     for (int d = p->w.n - 1; d >= 0; --d) {
-        const vn_window_t *w = &p->w.axis[d];
-        const int64_t begin = position % w->out * w->stride - w->lo;
-        position /= w->out;
-        offset += (begin + (s->first[d] + i % s->count[d]) * w->dilation) * step;
+        offset += i % s->count[d] * s->step[d];
         i /= s->count[d];
-        step *= w->in;
     }
     return offset;
 }
 
-void vn_pool_read(const vn_pool_t *p, int64_t position, const vn_pool_span_t *s, const double *plane, double *out) {
+void vn_pool_read(const vn_pool_t *p, const vn_pool_span_t *s, const double *plane, double *out) {
     if (s->present == 0) return;
     const int last = p->w.n - 1;
-    const int64_t row = last < 0 ? 1 : s->count[last], step = last < 0 ? 1 : p->w.axis[last].dilation;
+    if (last < 0) {
+        out[0] = plane[0];
+        return;
+    }
+    const int64_t row = s->count[last], step = s->step[last];
+    int64_t at[VN_MAX_RANK] = {0}, offset = s->origin;
     for (int64_t i = 0; i < s->present; i += row) {
-        const double *from = plane + vn_pool_offset(p, position, s, i);
-        for (int64_t k = 0; k < row; ++k) out[i + k] = from[k * step];
+        for (int64_t k = 0; k < row; ++k) out[i + k] = plane[offset + k * step];
+        for (int d = last - 1; d >= 0; --d) {
+            offset += s->step[d];
+            if (++at[d] < s->count[d]) break;
+            offset -= s->step[d] * s->count[d];
+            at[d] = 0;
+        }
     }
 }

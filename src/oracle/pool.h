@@ -22,17 +22,18 @@ vn_status_t vn_pool_infer(vn_eval_t *e, bool global);
  */
 vn_status_t vn_pool_unpadded_reading(vn_eval_t *e, vn_status_t (*run)(vn_eval_t *e, vn_pool_form_t form));
 
-/** The taps of one output position that fall on the input, per axis: first .. first + count - 1, and how many lie in the padded input. */
+/** The taps of one output position that fall on the input: per axis how many, and the distance in elements from one to the next. */
 typedef struct vn_pool_span {
-    int64_t first[VN_MAX_RANK], count[VN_MAX_RANK];
+    int64_t count[VN_MAX_RANK], step[VN_MAX_RANK];
+    int64_t origin;  /* offset in a plane of the first */
     int64_t present; /* product of count: elements on the input */
     int64_t inside;  /* elements on the input or its declared padding; the rest overhangs (ceil_mode) */
 } vn_pool_span_t;
 void vn_pool_span(const vn_pool_t *p, int64_t position, vn_pool_span_t *out);
 /** Offset in a plane of present element i (row-major over the window). */
-int64_t vn_pool_offset(const vn_pool_t *p, int64_t position, const vn_pool_span_t *s, int64_t i);
+int64_t vn_pool_offset(const vn_pool_t *p, const vn_pool_span_t *s, int64_t i);
 /** Copies the present elements of one window: out[0 .. present). */
-void vn_pool_read(const vn_pool_t *p, int64_t position, const vn_pool_span_t *s, const double *plane, double *out);
+void vn_pool_read(const vn_pool_t *p, const vn_pool_span_t *s, const double *plane, double *out);
 
 /** Largest number of elements that one window can hold. */
 static inline int64_t vn_pool_capacity(const vn_pool_t *p) {

@@ -73,7 +73,8 @@ void vn_factor_free(vn_factor_t *f) {
 
 vn_side_t vn_side_at(const vn_factor_t *f, int64_t offset, int64_t ld, bool t) {
 #define AT(plane) (f->plane ? f->plane + offset : NULL)
-    return (vn_side_t){.x = AT(x), .err = AT(err), .var = AT(var), .dmag = AT(dmag), .sub = AT(sub), .mag = AT(mag), .sq = AT(sq), .ld = ld, .t = t};
+    return (vn_side_t){
+        .x = AT(x), .err = AT(err), .var = AT(var), .dmag = AT(dmag), .sub = AT(sub), .mag = AT(mag), .sq = AT(sq), .ld = ld, .t = t};
 #undef AT
 }
 
@@ -127,9 +128,24 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
     const vn_contract_t *c = e->contract;
     const vn_format_info_t *acc = vn_format_info(c->accumulator);
     vn_ref_t *out = &e->out[0];
-    *p = (vn_product_t){.e = e, .a = *a, .b = *b, .acc = c->accumulator, .u = acc->u, .eta = acc->eta, .tau = acc->tau, .acc_max = acc->max,
-                        .alpha = alpha, .beta = beta, .bound = e->want >= VN_WANT_BOUND, .variance = e->want >= VN_WANT_VARIANCE,
-                        .has_bias = bias != NULL, .uncertain = a->err || b->err, .mag_unscale = 1, .sq_unscale = 1, .var_scale = 1, .depth = depth};
+    *p = (vn_product_t){.e = e,
+                        .a = *a,
+                        .b = *b,
+                        .acc = c->accumulator,
+                        .u = acc->u,
+                        .eta = acc->eta,
+                        .tau = acc->tau,
+                        .acc_max = acc->max,
+                        .alpha = alpha,
+                        .beta = beta,
+                        .bound = e->want >= VN_WANT_BOUND,
+                        .variance = e->want >= VN_WANT_VARIANCE,
+                        .has_bias = bias != NULL,
+                        .uncertain = a->err || b->err,
+                        .mag_unscale = 1,
+                        .sq_unscale = 1,
+                        .var_scale = 1,
+                        .depth = depth};
     *a = *b = (vn_factor_t){0};
     out->terms = depth + (bias ? 1 : 0);
     const vn_format_info_t *fa = vn_format_info(p->a.format), *fb = vn_format_info(p->b.format);
@@ -170,7 +186,8 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
             good = (p->a.dmag || make_dmag(&p->a)) && (p->b.dmag || make_dmag(&p->b));
         /* The largest sum of magnitudes that can occur decides whether overflow needs flags. */
         const double top = fabs(alpha) * (double)depth * p->a.extent.max * p->b.extent.max + fabs(beta) * ec.max;
-        if (p->uncertain || p->nonfinite || (bias && (bias->err || ec.nonfinite)) || !(top * (1 + ((double)depth + 2) * p->u) * (1 + 0x1p-40) < acc->max)) {
+        if (p->uncertain || p->nonfinite || (bias && (bias->err || ec.nonfinite)) ||
+            !(top * (1 + ((double)depth + 2) * p->u) * (1 + 0x1p-40) < acc->max)) {
             VN_TRY(vn_out_flags(e, 0));
             p->flags = out->flags;
         }
@@ -184,7 +201,9 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
             good = make_f32(&p->a, p->a.sq_scale, vn_sq_f32, &p->a.sq) && make_f32(&p->b, p->b.sq_scale, vn_sq_f32, &p->b.sq);
         }
     }
-    return good ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for magnitudes of %lld and %lld operands", (long long)p->a.count, (long long)p->b.count);
+    return good ? VN_OK
+                : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for magnitudes of %lld and %lld operands", (long long)p->a.count,
+                               (long long)p->b.count);
 }
 
 void vn_product_end(vn_product_t *p) {
@@ -241,7 +260,9 @@ void vn_tile_scratch_free(vn_tile_scratch_t *s) {
     *s = (vn_tile_scratch_t){0};
 }
 
-static inline double at(const double *x, const vn_side_t *s, int64_t row, int64_t col) { return s->t ? x[col * s->ld + row] : x[row * s->ld + col]; }
+static inline double at(const double *x, const vn_side_t *s, int64_t row, int64_t col) {
+    return s->t ? x[col * s->ld + row] : x[row * s->ld + col];
+}
 
 /* One element by the definition, IEEE rules for NaN and infinities. Also the sum of the finite magnitudes. */
 static double plain_cell(const vn_tile_t *t, int64_t i, int64_t j, double *finite) {
@@ -429,7 +450,8 @@ static double *row_of_q(const vn_product_t *p, const vn_tile_t *t, vn_tile_scrat
     return s->row + t->n;
 }
 
-VN_CLONES static void variance_row(int64_t n, const double *fq, const double *fs, const double *q, const double *y, const double *bound, double *var) {
+VN_CLONES static void variance_row(int64_t n, const double *fq, const double *fs, const double *q, const double *y, const double *bound,
+                                   double *var) {
     for (int64_t j = 0; j < n; ++j) {
         const double v = fq[j] * q[j] + fs[j] * (y[j] * y[j]);
         var[j] = bound[j] == 0 ? 0 : v;
@@ -479,7 +501,8 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
         double *mag = s->t, *local = NULL;
         if (!mag) mag = local = new_plane(t->m * t->n);
         if (mag)
-            vn_dot2_tile(t->m, t->n, t->k, t->a.x, t->a.ld, t->a.t, t->b.x, t->b.ld, t->b.t, value, p->lo + t->out, t->ldc, mag, s->q, t->n);
+            vn_dot2_tile(t->m, t->n, t->k, t->a.x, t->a.ld, t->a.t, t->b.x, t->b.ld, t->b.t, value, p->lo + t->out, t->ldc, mag, s->q,
+                         t->n);
         else /* no memory: plain rounding, the lower part stays 0 */
             vn_own_dgemm(t->m, t->n, t->k, t->a.x, t->a.ld, t->a.t, t->b.x, t->b.ld, t->b.t, value, t->ldc, false);
         vn_free(local);
@@ -506,17 +529,27 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
     }
     const bool needs_extra = p->uncertain || p->a.sub || p->b.sub;
     /* A separate bias kernel behind a narrow product (claim CONTRACT-15): u_i (|sum| + E) + u_i |bias| + eta_i more. */
-    const vn_format_info_t *hidden = p->has_bias && p->e->contract->intermediate != VN_FMT_NONE ? vn_format_info(p->e->contract->intermediate) : NULL;
+    const vn_format_info_t *hidden =
+        p->has_bias && p->e->contract->intermediate != VN_FMT_NONE ? vn_format_info(p->e->contract->intermediate) : NULL;
     const bool plain = p->alpha == 1 && !p->has_bias && !needs_extra;
     for (int64_t i = 0; i < t->m; ++i) {
         double *sum = row_of_t(p, t, s, i), *bound = p->bound_out + t->out + i * t->ldc, *own = p->own + t->out + i * t->ldc;
-        row_in_t r = {.n = t->n, .t = sum, .extra = extra ? extra + i * t->n : NULL, .rel = column[REL], .tiny = column[TINY], .own_rel = column[OWN],
-                      .c = p->has_bias ? t->bias.c + i * t->bias.rs : NULL, .c_err = p->has_bias && t->bias.err ? t->bias.err + i * t->bias.rs : NULL, .cs = t->bias.cs, .alpha = fabs(p->alpha), .beta = p->beta,
-                      .alpha_rel = p->alpha != 1 ? 2 * p->u : 0, .beta_rel = p->beta != 1 ? 2 * p->u : 0, .exact_below = p->exact_below};
-        if (plain)
-            finish_row(&r, bound, own);
-        else
-            finish_row_general(&r, sum, bound, own);
+        row_in_t r = {.n = t->n,
+                      .t = sum,
+                      .extra = extra ? extra + i * t->n : NULL,
+                      .rel = column[REL],
+                      .tiny = column[TINY],
+                      .own_rel = column[OWN],
+                      .c = p->has_bias ? t->bias.c + i * t->bias.rs : NULL,
+                      .c_err = p->has_bias && t->bias.err ? t->bias.err + i * t->bias.rs : NULL,
+                      .cs = t->bias.cs,
+                      .alpha = fabs(p->alpha),
+                      .beta = p->beta,
+                      .alpha_rel = p->alpha != 1 ? 2 * p->u : 0,
+                      .beta_rel = p->beta != 1 ? 2 * p->u : 0,
+                      .exact_below = p->exact_below};
+        if (plain) finish_row(&r, bound, own);
+        else finish_row_general(&r, sum, bound, own);
         for (int64_t j = 0; needs_extra && !extra && j < t->n; ++j) bound[j] = INFINITY; /* no memory: no statement */
         if (p->flags) flag_row(p, t, i, sum);
         if (hidden)
@@ -542,7 +575,8 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
             if (isnan(var[j])) var[j] = 0;
         }
         for (int64_t j = 0; hidden && j < t->n; ++j) {
-            const double c = r.beta * r.c[j * r.cs], a = vn_ulp(p->e->contract->intermediate, y[j] - c), b = vn_ulp(p->e->contract->intermediate, c);
+            const double c = r.beta * r.c[j * r.cs], a = vn_ulp(p->e->contract->intermediate, y[j] - c),
+                         b = vn_ulp(p->e->contract->intermediate, c);
             if (isfinite(a) && isfinite(b)) var[j] += (a * a + b * b) / 12;
         }
     }

@@ -12,12 +12,12 @@
 /** One operand, prepared once per evaluation. Planes share the operand's layout; those not needed stay NULL. */
 typedef struct vn_factor {
     int64_t count;
-    const double *x;    /* values as the contract reads them */
-    const double *err;  /* sound uncertainty, NULL = exact */
+    const double *x;   /* values as the contract reads them */
+    const double *err; /* sound uncertainty, NULL = exact */
     const double *var;
-    float *mag, *sq;    /* |x| and x^2, scaled, for the f32 path */
-    double *dmag;       /* |x| + err, for the f64 path and for uncertain operands */
-    double *sub;        /* |x| where subnormal in `format`, else 0; only under daz and only if there are any */
+    float *mag, *sq; /* |x| and x^2, scaled, for the f32 path */
+    double *dmag;    /* |x| + err, for the f64 path and for uncertain operands */
+    double *sub;     /* |x| where subnormal in `format`, else 0; only under daz and only if there are any */
     double mag_scale, sq_scale;
     vn_extent_t extent; /* of |x| */
     double grid;        /* every element is a multiple of this power of two; 0 = no small grid */
@@ -46,20 +46,20 @@ typedef struct vn_product {
     vn_factor_t a, b;
     vn_format_t acc;
     double u, eta, tau, acc_max;
-    double alpha, beta;     /* 1 where absent */
+    double alpha, beta; /* 1 where absent */
     bool bound, variance;
-    bool compensated;       /* binary64 operands: twice the working precision */
-    bool exact_products;    /* 2 p_in <= p_acc */
-    bool no_underflow;      /* products and sums cannot leave the normal range of the accumulator */
-    int64_t depth;          /* largest number of terms */
+    bool compensated;    /* binary64 operands: twice the working precision */
+    bool exact_products; /* 2 p_in <= p_acc */
+    bool no_underflow;   /* products and sums cannot leave the normal range of the accumulator */
+    int64_t depth;       /* largest number of terms */
     bool f32_mag, f32_sq, has_bias, uncertain, nonfinite;
     double mag_unscale, sq_unscale;
-    double lost;            /* per term, to underflow of the f64 magnitudes */
-    double exact_below;     /* sums of magnitudes below this are exact in every order (claim CONTRACT-3) */
-    double var_scale;       /* from the sample, >= 1 (claim CONTRACT-6) */
-    double extra_rel;       /* further roundings of each term, in units of u (dequantised weights ...) */
-    double extra_format_u;  /* further relative error of each term, absolute number */
-    bool failed;            /* a tile found no memory */
+    double lost;           /* per term, to underflow of the f64 magnitudes */
+    double exact_below;    /* sums of magnitudes below this are exact in every order (claim CONTRACT-3) */
+    double var_scale;      /* from the sample, >= 1 (claim CONTRACT-6) */
+    double extra_rel;      /* further roundings of each term, in units of u (dequantised weights ...) */
+    double extra_format_u; /* further relative error of each term, absolute number */
+    bool failed;           /* a tile found no memory */
     double *value, *lo, *bound_out, *var_out, *own;
     uint8_t *flags;
 } vn_product_t;
@@ -116,8 +116,8 @@ typedef struct vn_batch {
     const int64_t *a_off, *b_off;
     int64_t lda, ldb;
     bool ta, tb;
-    vn_bias_t bias;              /* at matrix 0 */
-    const int64_t *bias_off;     /* per matrix, NULL: 0 */
+    vn_bias_t bias;          /* at matrix 0 */
+    const int64_t *bias_off; /* per matrix, NULL: 0 */
 } vn_batch_t;
 /** Samples, then fills every tile on all threads. Errors: NOMEM. */
 vn_status_t vn_product_batch(vn_product_t *p, const vn_batch_t *b);

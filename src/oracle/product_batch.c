@@ -14,16 +14,17 @@ typedef double ld_t __attribute__((vector_size(VN_SAMPLE * sizeof(double))));
 typedef int64_t lm_t __attribute__((vector_size(VN_SAMPLE * sizeof(int64_t))));
 
 /* Rounds `exact` to f32 and adds (2^e)^2 of the result's binade where that lost something. */
-#define ROUND_NODE(exact, rounded, sum)                                                             \
-    do {                                                                                            \
-        (rounded) = __builtin_convertvector(exact, lf_t);                                           \
-        const ld_t back_ = __builtin_convertvector(rounded, ld_t);                                  \
-        const ld_t size_ = __builtin_convertvector((lf_t)((li_t)(rounded)&0x7f800000), ld_t);       \
-        (sum) += (ld_t)((lm_t)(size_ * size_) & (back_ != (exact)));                                \
+#define ROUND_NODE(exact, rounded, sum)                                                       \
+    do {                                                                                      \
+        (rounded) = __builtin_convertvector(exact, lf_t);                                     \
+        const ld_t back_ = __builtin_convertvector(rounded, ld_t);                            \
+        const ld_t size_ = __builtin_convertvector((lf_t)((li_t)(rounded)&0x7f800000), ld_t); \
+        (sum) += (ld_t)((lm_t)(size_ * size_) & (back_ != (exact)));                          \
     } while (0)
 
 /* Sequential (step 1) or reversed (step -1) f32 chains of one row against VN_SAMPLE columns: adds sum of ulp^2 / 12 per lane. */
-VN_CLONES static void chains_f32(int64_t k, int64_t first, int64_t step, const double *a, const double *cols, bool exact_products, double *out) {
+VN_CLONES static void chains_f32(int64_t k, int64_t first, int64_t step, const double *a, const double *cols, bool exact_products,
+                                 double *out) {
     ld_t v = {0};
     lf_t s = {0};
     for (int64_t i = 0, p = first; i < k; ++i, p += step) {
@@ -71,10 +72,10 @@ static void sample_range(void *ctx, int64_t begin, int64_t end) {
         const double *a = j->a + r * j->k;
         for (int dir = 0; dir < 2; ++dir) {
             const int64_t first = dir ? j->k - 1 : 0, step = dir ? -1 : 1;
-            if (j->p->acc == VN_FMT_F32)
-                chains_f32(j->k, first, step, a, j->packed, j->p->exact_products, j->chain[dir][r]);
+            if (j->p->acc == VN_FMT_F32) chains_f32(j->k, first, step, a, j->packed, j->p->exact_products, j->chain[dir][r]);
             else
-                for (int c = 0; c < j->cols; ++c) j->chain[dir][r][c] = chain_any(j->p->acc, j->k, first, step, a, j->packed + c, VN_SAMPLE);
+                for (int c = 0; c < j->cols; ++c)
+                    j->chain[dir][r][c] = chain_any(j->p->acc, j->k, first, step, a, j->packed + c, VN_SAMPLE);
         }
         double s[VN_SAMPLE] = {0}, q[VN_SAMPLE] = {0};
         for (int64_t p = 0; p < j->k; ++p)
@@ -175,7 +176,11 @@ static void batch_range(void *ctx, int64_t begin, int64_t end) {
         const int64_t z = x / job->tiles.count;
         int64_t i, j, rows, cols;
         vn_tile_at(&job->tiles, x % job->tiles.count, &i, &rows, &j, &cols);
-        vn_tile_t t = {.m = rows, .n = cols, .k = g->k, .out = (z * g->m + i) * g->n + j, .ldc = g->n,
+        vn_tile_t t = {.m = rows,
+                       .n = cols,
+                       .k = g->k,
+                       .out = (z * g->m + i) * g->n + j,
+                       .ldc = g->n,
                        .a = vn_side_at(&job->p->a, g->a_off[z] + (g->ta ? i : i * g->lda), g->lda, g->ta),
                        .b = vn_side_at(&job->p->b, g->b_off[z] + (g->tb ? j * g->ldb : j), g->ldb, g->tb),
                        .bias = vn_bias_at(&g->bias, (g->bias_off ? g->bias_off[z] : 0) + i * g->bias.rs + j * g->bias.cs)};

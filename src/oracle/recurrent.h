@@ -48,6 +48,8 @@ typedef struct vn_rnn_layer {
     const double *wb, *rb;      /* [gates*hidden] each, or NULL */
     const double *peep;         /* [3*hidden] i o f, or NULL */
     const double *h0, *c0;      /* [batch, hidden] or NULL */
+    const double *given;        /* [steps, batch, hidden] states that were returned, or NULL: each step starts from them (claim RNN-3) */
+    double u_given, eta_given;  /* rounding that stands between a returned state and the one that was used, 0 if none */
     const int64_t *lens;        /* [batch] */
     bool reverse, linear_before_reset, input_forget;
     vn_gate_t gate[3];          /* f, g, h */

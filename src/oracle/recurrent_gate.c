@@ -2,7 +2,7 @@
  *
  * Claim RNN-1 (bounds.md "RNN"): for f with Lipschitz constant L on [z - E, z + E], |f^(z^) - f(z)| <= L E (1 + 2 t u) + own, own = 2 t u |f|
  * (tanh, and as for Elu's exponential, Softplus), + 4 u for the sigmoid (the body 1 / (1 + exp(-z))), 2 u (...) for the rational and
- * piecewise linear ones. Clipping before f is 1-Lipschitz.
+ * piecewise linear ones. Clipping before f is 1-Lipschitz. Bounded functions: never more than their range and own error.
  */
 #include "oracle/recurrent.h"
 
@@ -119,8 +119,14 @@ vn_tri_t vn_gate_apply(const vn_gate_t *g, const vn_gate_rule_t *r, vn_tri_t in)
         own = z + E < r->log_max ? 2 * t * u * y + 3 * u : INFINITY; /* exp(z) of the body overflows */
         break;
     }
+    /* A bounded function cannot leave its range by more than its own error, however uncertain the argument is. */
+    const double unit = g->kind == VN_GATE_SCALED_TANH ? fabs(a) : 1, most = 2 * (t + 2) * u * unit + own + r->eta;
+    double reach = INFINITY;
+    if (g->kind == VN_GATE_TANH || g->kind == VN_GATE_SCALED_TANH || g->kind == VN_GATE_SOFTSIGN) reach = fabs(y) + unit + most;
+    if (g->kind == VN_GATE_SIGMOID || g->kind == VN_GATE_HARD_SIGMOID) reach = fmax(y, 1 - y) + most;
+    const double carried = slope * E * (1 + 2 * t * u) + own + r->eta;
     const double here = g->kind == VN_GATE_TANH ? 1 - y * y : g->kind == VN_GATE_SIGMOID ? y * (1 - y) : slope;
-    return (vn_tri_t){.v = y, .e = slope * E * (1 + 2 * t * u) + own + r->eta, .s = here * here * in.s + (t > 0 ? 0.5 * u * u * y * y : 0)};
+    return (vn_tri_t){.v = y, .e = carried <= reach ? carried : reach, .s = here * here * in.s + (t > 0 ? 0.5 * u * u * y * y : 0)};
 }
 
 vn_tri_t vn_tri_mul(double u, double eta, vn_tri_t a, vn_tri_t b) {

@@ -4,6 +4,8 @@
  * E_z = g(n) (|W| |x| + |R| (|h| + E_h) + |b|) + |R| E_h + |W| E_x + n eta/2, in any order; then RNN-1 per gate, products and sums with all
  * second-order terms; E_h and E_c are carried from step to step. A state stored in a narrower tensor type adds u_o |h| + eta_o / 2 per step.
  * Variance: first order, random order of the sum, errors of different steps independent.
+ * Claim RNN-3: where the returned states are given, step t starts from the returned h of step t - 1, known up to the rounding of its store.
+ * If every step keeps its bound, the whole is one execution under the contract; the bound does not grow with |R|^t.
  */
 #include <math.h>
 #include <string.h>
@@ -225,10 +227,22 @@ static void gru_reset_product(state_t *s, const vn_tri_t *h) {
     recur(s, HIDDEN * l->hidden, l->hidden, &s->rh, l->hidden);
 }
 
+/* The state that was returned before this step, for every sample that is still running. */
+static void take_given(vn_rnn_layer_t *l, int64_t step) {
+    for (int64_t b = 0; b < l->batch; ++b) {
+        if (step >= l->lens[b]) continue;
+        const int64_t before = l->reverse ? l->lens[b] - step : step - 1;
+        const double *from = l->given + (before * l->batch + b) * l->hidden;
+        for (int64_t k = 0; k < l->hidden; ++k)
+            l->h[b * l->hidden + k] = (vn_tri_t){.v = from[k], .e = l->u_given > 0 ? l->u_given * (1 + 2 * l->u_given) * fabs(from[k]) + l->eta_given / 2 : 0};
+    }
+}
+
 static void steps(state_t *s) {
     vn_rnn_layer_t *l = s->l;
     const int64_t H = l->hidden;
     for (int64_t step = 0; step < l->steps; ++step) {
+        if (l->given && step > 0) take_given(l, step);
         operand(s, l->h);
         recur(s, 0, s->width, &s->hr, s->width);
         if (l->kind == 'G') {

@@ -30,6 +30,7 @@ typedef struct vn_eval {
     vn_arg_t *in;
     vn_ref_t *out;            /* zeroed; the row fills it through vn_out_* */
     const vn_bundle_t *outer;
+    const vn_value_t *const *given; /* what was returned, one per output, or NULL; rows with VN_OP_STATES take their states from it */
     struct vn_oracle_run *run; /* executor state, for control flow */
     vn_error_t *err;
 } vn_eval_t;
@@ -63,6 +64,7 @@ enum {
     VN_OP_SHAPE_LIKE_4 = 8,
     VN_OP_SHAPE_LIKE_0 = 16, /* input 0 too: Range, ConstantOfShape, ... */
     VN_OP_PROPAGATES = 32,   /* handles in[k].err; rows without it get bound +Inf when an operand is uncertain */
+    VN_OP_STATES = 128,      /* carries states from step to step that the outputs show: may start each step from e->given */
     VN_OP_MAPS = 64,         /* pure movement: the frame may run eval on err and var planes to carry uncertainty through */
 };
 

@@ -14,7 +14,8 @@ static inline vn_status_t vn_require(vn_eval_t *e, int inputs) {
         if (!t && !e->in[k].v) continue;
         const vn_kind_t kind = t ? vn_dtype_kind(t->dtype) : VN_KIND_NONE;
         if (kind != VN_KIND_FLOAT && kind != VN_KIND_SIGNED && kind != VN_KIND_UNSIGNED)
-            return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s, not a tensor of numbers", k, t ? vn_dtype_name(t->dtype) : "a sequence or optional");
+            return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s, not a tensor of numbers", k,
+                                t ? vn_dtype_name(t->dtype) : "a sequence or optional");
     }
     return VN_OK;
 }

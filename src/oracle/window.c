@@ -42,10 +42,12 @@ static vn_status_t read_axes(vn_eval_t *e, int n, const int64_t *in, const int64
     VN_TRY(list(e, "pads", 2 * n, 0, 0, p));
     for (int i = 0; i < n; ++i) {
         if (kernel && k[i] && k[i] != kernel[i])
-            return vn_eval_fail(e, VN_ERR_SHAPE, "kernel_shape says %lld where the weights have %lld", (long long)k[i], (long long)kernel[i]);
+            return vn_eval_fail(e, VN_ERR_SHAPE, "kernel_shape says %lld where the weights have %lld", (long long)k[i],
+                                (long long)kernel[i]);
         if (kernel) k[i] = kernel[i];
         if (k[i] < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "a window of size %lld", (long long)k[i]);
-        if (in[i] > INT64_C(1) << 40 || k[i] > INT32_MAX) return vn_eval_fail(e, VN_ERR_RANGE, "an axis of %lld elements, a window of %lld", (long long)in[i], (long long)k[i]);
+        if (in[i] > INT64_C(1) << 40 || k[i] > INT32_MAX)
+            return vn_eval_fail(e, VN_ERR_RANGE, "an axis of %lld elements, a window of %lld", (long long)in[i], (long long)k[i]);
         out->axis[i] = (vn_window_t){.in = in[i], .kernel = k[i], .stride = s[i], .dilation = d[i]};
         if (*mode == NOTSET) {
             out->axis[i].lo = p[i];
@@ -78,7 +80,8 @@ vn_status_t vn_windows_read(vn_eval_t *e, int spatial, const int64_t *in, const 
         } else {
             const int64_t room = w->in + w->lo + w->hi - span;
             if (room < 0)
-                return vn_eval_fail(e, VN_ERR_SHAPE, "a window that spans %lld on an axis of %lld with padding", (long long)span, (long long)(w->in + w->lo + w->hi));
+                return vn_eval_fail(e, VN_ERR_SHAPE, "a window that spans %lld on an axis of %lld with padding", (long long)span,
+                                    (long long)(w->in + w->lo + w->hi));
             w->out = room / w->stride + 1;
             if (ceil_mode && mode == NOTSET && room % w->stride && w->out * w->stride < w->in + w->lo) w->out++;
         }

@@ -34,7 +34,7 @@ typedef struct part {
     int begin, end;
     int n_specs;
     vn_output_spec_t *specs;
-    char (*names)[300];
+    vn_arena_t *names;
     vn_output_t *first, *second;
 } part_t;
 
@@ -44,12 +44,20 @@ static void part_clear(part_t *p) {
         if (p->second) vn_output_free(&p->second[i]);
     }
     vn_free(p->specs);
-    vn_free(p->names);
+    vn_arena_free(p->names);
     vn_free(p->first);
     vn_free(p->second);
 }
 
 static void prefix_of(int i, char *out, size_t size) { snprintf(out, size, "t%d_", i); }
+
+/* The name that a component's value has in the pack; exporters join the names of fused layers to hundreds of bytes. */
+static const char *packed_name(part_t *p, const char *prefix, const char *name, vn_error_t *err) {
+    if (!p->names) p->names = vn_arena_new();
+    const char *s = p->names ? vn_arena_printf(p->names, "%s%s", prefix, name) : NULL;
+    if (!s) vn_fail(err, VN_ERR_NOMEM, "no memory");
+    return s;
+}
 
 static vn_status_t build(part_t *p, vn_model_t **model, vn_bundle_t *run_inputs, vn_error_t *err) {
     vn_study_t *s = p->s;
@@ -72,9 +80,9 @@ static vn_status_t build(part_t *p, vn_model_t **model, vn_bundle_t *run_inputs,
         if (st == VN_OK) st = vn_model_add_component(*model, s->model, &c, err);
         for (int k = 0; k < t->node.n_inputs && st == VN_OK; ++k) {
             if (!in[k] || t->frozen[k]) continue;
-            char name[300];
-            snprintf(name, sizeof name, "%s%.250s", prefix, t->node.inputs[k]);
-            if (!vn_bundle_find(run_inputs, name)) st = vn_bundle_add(run_inputs, name, (vn_tensor_t *)(uintptr_t)in[k], err);
+            const char *name = packed_name(p, prefix, t->node.inputs[k], err);
+            if (!name) st = VN_ERR_NOMEM;
+            if (name && !vn_bundle_find(run_inputs, name)) st = vn_bundle_add(run_inputs, name, (vn_tensor_t *)(uintptr_t)in[k], err);
         }
         vn_free(in);
         vn_free(types);
@@ -89,10 +97,9 @@ static vn_status_t list_outputs(part_t *p, vn_error_t *err) {
     int n = 0;
     for (int i = p->begin; i < p->end; ++i) n += s->pack[i].node.n_outputs;
     p->specs = vn_alloc((size_t)n + 1, sizeof *p->specs);
-    p->names = vn_alloc((size_t)n + 1, sizeof *p->names);
     p->first = vn_alloc((size_t)n + 1, sizeof *p->first);
     p->second = vn_alloc((size_t)n + 1, sizeof *p->second);
-    if (!p->specs || !p->names || !p->first || !p->second) return vn_fail(err, VN_ERR_NOMEM, "no memory");
+    if (!p->specs || !p->first || !p->second) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     for (int i = p->begin; i < p->end; ++i) {
         const vn_task_t *t = &s->pack[i];
         char prefix[24];
@@ -101,8 +108,9 @@ static vn_status_t list_outputs(part_t *p, vn_error_t *err) {
             if (!*t->node.outputs[k]) continue;
             const vn_ref_t *r = &t->refs[k];
             vn_output_spec_t *spec = &p->specs[p->n_specs];
-            snprintf(p->names[p->n_specs], sizeof *p->names, "%s%.250s", prefix, t->node.outputs[k]);
-            *spec = (vn_output_spec_t){.name = p->names[p->n_specs], .dtype = r->dtype, .rank = r->rank};
+            const char *name = packed_name(p, prefix, t->node.outputs[k], err);
+            if (!name) return VN_ERR_NOMEM;
+            *spec = (vn_output_spec_t){.name = name, .dtype = r->dtype, .rank = r->rank};
             memcpy(spec->dims, r->dims, sizeof spec->dims);
             if (r->nested || r->dtype == VN_STRING) {
                 spec->dtype = VN_UNDEFINED;
@@ -166,17 +174,13 @@ static vn_status_t run_part(vn_study_t *s, vn_backend_t *b, int begin, int end, 
     part_t p = {.s = s, .b = b, .begin = begin, .end = end};
     vn_model_t *model = NULL;
     vn_bundle_t in = {0};
-    void *bytes = NULL;
-    size_t size = 0;
     int64_t session = 0;
     double seconds = 0;
     vn_error_t why = {0};
     vn_status_t st = build(&p, &model, &in, err);
-    if (st == VN_OK) st = vn_model_bytes(model, &bytes, &size, err);
     if (st == VN_OK) st = list_outputs(&p, err);
     vn_status_t run = VN_OK;
-    if (st == VN_OK) run = vn_worker_load(b->worker, bytes, size, "onnx", s->model->folder, &session, &why);
-    vn_free(bytes);
+    if (st == VN_OK) run = vn_worker_load_model(b->worker, model, s->model->folder, &session, &why);
     vn_model_free(model);
     if (st == VN_OK && run == VN_OK) run = vn_worker_run(b->worker, session, &in, p.n_specs, p.specs, p.first, &seconds, &why);
     if (st == VN_OK && run == VN_OK && s->o->effort > VN_EFFORT_QUICK)

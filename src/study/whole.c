@@ -28,20 +28,57 @@ static const vn_output_t *captured(const whole_t *w, const char *name) {
     return hit ? &w->captured[hit - w->specs] : NULL;
 }
 
-static vn_status_t run_model(whole_t *w, const vn_model_t *m, int n, const vn_output_spec_t *specs, vn_output_t *out, vn_error_t *why, vn_error_t *err) {
-    void *bytes = NULL;
-    size_t size = 0;
+/* A failure stays in *why: it is the back end's, and becomes a row. */
+static void run_model(whole_t *w, const vn_model_t *m, int n, const vn_output_spec_t *specs, vn_output_t *out, vn_error_t *why) {
     int64_t session = 0;
     double seconds = 0;
-    VN_TRY(vn_model_bytes(m, &bytes, &size, err));
-    why->status = vn_worker_load(w->b->worker, bytes, size, "onnx", w->s->model->folder, &session, why);
-    vn_free(bytes);
+    why->status = vn_worker_load_model(w->b->worker, m, w->s->model->folder, &session, why);
     if (why->status == VN_OK) {
         why->status = vn_worker_run(w->b->worker, session, &w->s->inputs, n, specs, out, &seconds, why);
         vn_worker_unload(w->b->worker, session);
     }
     w->s->record->backends[w->b->index].seconds += seconds;
+}
+
+/* The dimensions of the given inputs written into the model; *open: some were not there before. */
+static vn_status_t concrete(const whole_t *w, const vn_model_t *m, vn_model_t **out, bool *open, vn_error_t *err) {
+    *open = false;
+    VN_TRY(vn_model_clone(m, out, err));
+    vn_graph_t *g = (*out)->graph;
+    for (int i = 0; i < g->n_inputs; ++i) {
+        const vn_tensor_t *t = vn_bundle_find(&w->s->inputs, g->inputs[i].name);
+        vn_type_t *type = &g->inputs[i].type;
+        if (!t || type->kind != VN_TYPE_TENSOR) continue;
+        if (type->rank != t->rank) {
+            type->dims = vn_arena_alloc((*out)->arena, (size_t)t->rank + 1, sizeof *type->dims);
+            if (!type->dims) return vn_fail(err, VN_ERR_NOMEM, "no memory");
+            type->rank = t->rank;
+            for (int d = 0; d < t->rank; ++d) type->dims[d].value = -1;
+        }
+        for (int d = 0; d < t->rank; ++d) {
+            *open |= type->dims[d].value != t->dims[d];
+            type->dims[d] = (vn_dim_t){.value = t->dims[d]};
+        }
+    }
     return VN_OK;
+}
+
+/* A back end may refuse a model whose dimensions are open and take it when they are known: said in a note, and judged all the same. */
+static vn_status_t run_either(whole_t *w, const vn_model_t *m, int n, const vn_output_spec_t *specs, vn_output_t *out, const char *what, vn_error_t *why,
+                              vn_error_t *err) {
+    run_model(w, m, n, specs, out, why);
+    if (why->status != VN_ERR_UNSUPPORTED && why->status != VN_ERR_WORKER) return VN_OK;
+    vn_model_t *fixed = NULL;
+    bool open;
+    vn_error_t again = {0};
+    vn_status_t st = concrete(w, m, &fixed, &open, err);
+    if (st == VN_OK && open) run_model(w, fixed, n, specs, out, &again);
+    if (st == VN_OK && open && again.status == VN_OK) {
+        st = vn_record_note(w->s->record, "%s: %s: run with the dimensions of the given inputs, because with open ones it answered: %s", w->b->text, what, why->text);
+        *why = again;
+    }
+    vn_model_free(fixed);
+    return st;
 }
 
 static vn_status_t graph_row(whole_t *w, const vn_error_t *why, const char *what, vn_error_t *err) {
@@ -64,9 +101,9 @@ static vn_status_t unobserved(whole_t *w, bool *ran, vn_error_t *err) {
     }
     for (int k = 0; k < g->n_outputs; ++k) specs[k] = (vn_output_spec_t){.name = g->outputs[k].name, .rank = -1};
     vn_error_t why = {0};
-    vn_status_t s = run_model(w, w->s->model, g->n_outputs, specs, w->ends, &why, err);
+    const vn_status_t st = run_either(w, w->s->model, g->n_outputs, specs, w->ends, "whole graph", &why, err);
     vn_free(specs);
-    VN_TRY(s);
+    VN_TRY(st);
     if (why.status != VN_OK) return graph_row(w, &why, "whole graph", err);
     *ran = true;
     vn_backend_record_t *rec = &w->s->record->backends[w->b->index];
@@ -114,7 +151,7 @@ static vn_status_t observe(whole_t *w, bool *ran, vn_error_t *err) {
     vn_error_t why = {0};
     if (st == VN_OK) {
         qsort(w->specs, (size_t)w->n_captured, sizeof *w->specs, by_spec_name);
-        st = run_model(w, marked, w->n_captured, w->specs, w->captured, &why, err);
+        st = run_either(w, marked, w->n_captured, w->specs, w->captured, "whole graph with every intermediate exposed", &why, err);
     }
     if (st == VN_OK && why.status != VN_OK) {
         st = graph_row(w, &why, "whole graph with every intermediate exposed", err);
@@ -221,7 +258,9 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
     }
     for (int k = 0; k < n->n_outputs && st == VN_OK; ++k) {
         if (!*n->outputs[k]) continue;
-        if (eval == VN_OK)
+        if (eval == VN_OK && !captured(w, n->outputs[k])) /* never asked for: only tensors are exposed */
+            st = vn_row_plain(s->record, VN_NOT_RUN, "a sequence or an optional: not captured", n->path, n, k, w->b->text, "in-situ", order, err);
+        else if (eval == VN_OK)
             st = vn_row_from(s->record, &findings[k], n->path, n, k, w->b->text, "in-situ", order, err);
         else
             st = vn_row_plain(s->record, eval == VN_ERR_UNSUPPORTED ? VN_UNSUPPORTED : VN_NOT_RUN, why.text, n->path, n, k, w->b->text, "in-situ", order, err);

@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "vernier/graph.h"
 #include "worker/internal.h"
 
 static const double default_timeout_s = 300, stop_grace_s = 2;
@@ -192,34 +194,85 @@ bool vn_worker_has_session(const vn_worker_t *w, int64_t session) {
     return false;
 }
 
-vn_status_t vn_worker_load(vn_worker_t *w, const void *model, size_t size, const char *format, const char *folder, int64_t *session,
-                           vn_error_t *err) {
-    *session = 0;
-    VN_TRY(ensure(w, err));
-    if (w->n_sessions == w->session_room) {
-        const int room = w->session_room ? 2 * w->session_room : 16;
-        int64_t *more = vn_realloc(w->sessions, (size_t)room, sizeof *more);
-        if (!more) return vn_fail(err, VN_ERR_NOMEM, "back end %s: out of memory", w->spec.name);
-        w->sessions = more;
-        w->session_room = room;
-    }
-    char name[64];
+/* A segment that is being filled front to back; what is written may leave our resident memory at once. */
+typedef struct filling {
+    vn_worker_t *w;
     vn_shm_t shm;
-    vn_worker_segment_name(w, name);
-    VN_TRY(vn_shm_create(name, size, &shm, err));
-    if (size) memcpy(shm.data, model, size);
+    size_t used, dropped;
+} filling_t;
+
+static vn_status_t fill_begin(void *ctx, size_t size, vn_error_t *err) {
+    filling_t *f = ctx;
+    char name[64];
+    vn_worker_segment_name(f->w, name);
+    return vn_shm_create(name, size, &f->shm, err);
+}
+
+static void fill_append(void *ctx, const void *data, size_t n) {
+    enum { STEP = 4 << 20 }; /* a multiple of every page size */
+    filling_t *f = ctx;
+    while (n) {
+        const size_t part = n < STEP ? n : STEP;
+        memcpy((char *)f->shm.data + f->used, data, part);
+        f->used += part;
+        data = (const char *)data + part;
+        n -= part;
+        const size_t whole = f->used / STEP * STEP;
+        if (whole > f->dropped) {
+            madvise((char *)f->shm.data + f->dropped, whole - f->dropped, MADV_DONTNEED);
+            f->dropped = whole;
+        }
+    }
+}
+
+static vn_status_t room_for_session(vn_worker_t *w, vn_error_t *err) {
+    if (w->n_sessions < w->session_room) return VN_OK;
+    const int room = w->session_room ? 2 * w->session_room : 16;
+    int64_t *more = vn_realloc(w->sessions, (size_t)room, sizeof *more);
+    if (!more) return vn_fail(err, VN_ERR_NOMEM, "back end %s: out of memory", w->spec.name);
+    w->sessions = more;
+    w->session_room = room;
+    return VN_OK;
+}
+
+/* Asks the worker to load what the segment holds; closes the segment. */
+static vn_status_t load_segment(vn_worker_t *w, vn_shm_t *shm, size_t size, const char *format, const char *folder, int64_t *session, vn_error_t *err) {
     const int64_t id = ++w->next_session;
     json_t *rq = json_pack("{s:s,s:I,s:s,s:s,s:I}", "cmd", "load", "session", (json_int_t)id, "format", format ? format : "onnx", "shm",
-                           name, "size", (json_int_t)size);
+                           shm->name, "size", (json_int_t)size);
     if (rq && folder) json_object_set_new(rq, "folder", json_string(folder));
     json_t *reply;
     vn_status_t s = vn_worker_ask(w, rq, "load", &reply, err);
-    vn_shm_close(&shm);
+    vn_shm_close(shm);
     if (s != VN_OK) return s;
     json_decref(reply);
     w->sessions[w->n_sessions++] = id;
     *session = id;
     return VN_OK;
+}
+
+vn_status_t vn_worker_load(vn_worker_t *w, const void *model, size_t size, const char *format, const char *folder, int64_t *session,
+                           vn_error_t *err) {
+    filling_t f = {.w = w};
+    *session = 0;
+    VN_TRY(ensure(w, err));
+    VN_TRY(room_for_session(w, err));
+    VN_TRY(fill_begin(&f, size, err));
+    fill_append(&f, model, size);
+    return load_segment(w, &f.shm, size, format, folder, session, err);
+}
+
+vn_status_t vn_worker_load_model(vn_worker_t *w, const struct vn_model *m, const char *folder, int64_t *session, vn_error_t *err) {
+    filling_t f = {.w = w};
+    *session = 0;
+    VN_TRY(ensure(w, err));
+    VN_TRY(room_for_session(w, err));
+    const vn_status_t s = vn_model_stream(m, fill_begin, fill_append, &f, err);
+    if (s != VN_OK) {
+        vn_shm_close(&f.shm);
+        return s;
+    }
+    return load_segment(w, &f.shm, f.used, "onnx", folder, session, err);
 }
 
 void vn_worker_unload(vn_worker_t *w, int64_t session) {

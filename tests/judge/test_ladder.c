@@ -360,6 +360,10 @@ VN_TEST(ladder, random_operators_are_judged_by_form_and_range) {
     jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(4), shape));
     VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_UNINFORMATIVE);
     VN_ASSERT_HAS(t, c.found[0].note, "random operator");
+    const double another[] = {0.75, 0.5, 0.25, 0.5}; /* a second draw differs, and may */
+    jc_gives_again(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(4), another));
+    VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_UNINFORMATIVE);
+    VN_ASSERT_EQ(t, c.found[0].deterministic, -1);
     jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(4), outside));
     VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_BUG);
     VN_ASSERT_HAS(t, c.found[0].words, "outside [0, 1]");

@@ -34,8 +34,15 @@ static inline void sc_new(vn_test_t *t, sc_t *c, const char *domain, const char 
     c->model.opsets = &c->opset;
     c->model.n_opsets = 1;
     for (int k = 0; k < SC_MAX; ++k) c->in_names[k] = c->out_names[k] = names[k];
-    c->node = (vn_node_t){.name = "node", .path = "node", .op = op, .domain = domain, .overload = "", .inputs = c->in_names, .outputs = c->out_names,
-                          .attrs = c->attrs, .n_outputs = 1};
+    c->node = (vn_node_t){.name = "node",
+                          .path = "node",
+                          .op = op,
+                          .domain = domain,
+                          .overload = "",
+                          .inputs = c->in_names,
+                          .outputs = c->out_names,
+                          .attrs = c->attrs,
+                          .n_outputs = 1};
     VN_ASSERT_OK_ERR(t, vn_contract_parse(contract, &c->contract, &c->err), c->err);
 }
 
@@ -62,8 +69,7 @@ static inline vn_tensor_t *sc_in(vn_test_t *t, sc_t *c, vn_dtype_t type, const i
     int rank = 0;
     while (dims[rank] >= 0) ++rank;
     VN_ASSERT_OK(t, vn_tensor_new(type, rank, dims, &v, NULL));
-    if (vn_dtype_is_float(type))
-        vn_tensor_from_f64(v, x, VN_RNE, false);
+    if (vn_dtype_is_float(type)) vn_tensor_from_f64(v, x, VN_RNE, false);
     else
         for (int64_t i = 0; i < v->count; ++i) vn_tensor_set_i64(v, i, (int64_t)x[i]);
     c->in[c->node.n_inputs++] = vn_value_tensor(v);
@@ -117,13 +123,12 @@ static inline double sc_round(vn_format_t f, double x, bool ftz) {
     return ftz && fabs(r) < vn_format_info(f)->tau ? 0 : r;
 }
 
-static inline double sc_chain(vn_format_t f, const double *a, const double *b, const int64_t *at, int64_t n, int64_t step, bool fused, bool ftz, double s) {
+static inline double sc_chain(vn_format_t f, const double *a, const double *b, const int64_t *at, int64_t n, int64_t step, bool fused,
+                              bool ftz, double s) {
     for (int64_t i = 0; i < n; i += step) {
         const double x = a[at[i]], y = b[at[i]];
-        if (fused)
-            s = f == VN_FMT_F32 ? sc_round(f, (double)fmaf((float)x, (float)y, (float)s), ftz) : sc_round(f, fma(x, y, s), ftz);
-        else
-            s = sc_round(f, s + sc_round(f, x * y, ftz), ftz);
+        if (fused) s = f == VN_FMT_F32 ? sc_round(f, (double)fmaf((float)x, (float)y, (float)s), ftz) : sc_round(f, fma(x, y, s), ftz);
+        else s = sc_round(f, s + sc_round(f, x * y, ftz), ftz);
     }
     return s;
 }
@@ -134,7 +139,8 @@ static inline double sc_pairwise(vn_format_t f, const double *a, const double *b
 }
 
 /* sum of a[i] b[i] (+ bias, first or last) in an order; `start` is what the chain begins with. */
-static inline double sc_dot(vn_rng_t *rng, vn_format_t f, const double *a, const double *b, int64_t n, sc_order_t order, bool fused, bool ftz, double bias, bool bias_first) {
+static inline double sc_dot(vn_rng_t *rng, vn_format_t f, const double *a, const double *b, int64_t n, sc_order_t order, bool fused,
+                            bool ftz, double bias, bool bias_first) {
     int64_t at[4096];
     double s = 0;
     for (int64_t i = 0; i < n; ++i) at[i] = order == SC_REV ? n - 1 - i : i;

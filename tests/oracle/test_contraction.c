@@ -42,7 +42,8 @@ static void check_orders(vn_test_t *t, vn_rng_t *rng, vn_dtype_t type, sc_data_t
                     VN_ASSERT_LE(t, e, r->bound[at] + r->own[at]); /* true */
                     if (r->bound[at] > 0) tally->worst = fmax(tally->worst, e / r->bound[at]);
                 }
-            const double fault = r->value[at] + magnitude * (store == VN_FMT_BF16 ? 0x1p-5 : 0x1p-8); /* sharp: one wrong term of 1/256 of the sum */
+            const double fault =
+                r->value[at] + magnitude * (store == VN_FMT_BF16 ? 0x1p-5 : 0x1p-8); /* sharp: one wrong term of 1/256 of the sum */
             if (magnitude == 0) continue;
             tally->faults++;
             tally->outside_after_fault += fabs(sc_round(store, fault, false) - r->value[at]) > r->bound[at];
@@ -110,8 +111,9 @@ VN_TEST(contraction, gemm_forms_lie_inside) {
                 const float part = (float)((double)beta * bias);
                 for (int order = 0; order < SC_ORDERS; ++order) {
                     const double s = sc_dot(&rng, VN_FMT_F32, row, col, K, (sc_order_t)order, true, false, 0, false);
-                    VN_ASSERT_LE(t, fabs((double)((float)s * alpha + part) - y), bound);                                       /* scaled at the end */
-                    VN_ASSERT_LE(t, fabs(sc_dot(&rng, VN_FMT_F32, scaled, col, K, (sc_order_t)order, false, false, (double)part, true) - y), bound); /* scaled first, C first */
+                    VN_ASSERT_LE(t, fabs((double)((float)s * alpha + part) - y), bound); /* scaled at the end */
+                    VN_ASSERT_LE(t, fabs(sc_dot(&rng, VN_FMT_F32, scaled, col, K, (sc_order_t)order, false, false, (double)part, true) - y),
+                                 bound); /* scaled first, C first */
                 }
             }
         sc_free(&c);
@@ -238,8 +240,8 @@ VN_TEST(contraction, overflow_is_explainable_only_where_it_can_happen) {
     sc_in(t, &c, VN_F32, SC_DIMS(2, 2), a);
     sc_in(t, &c, VN_F32, SC_DIMS(2, 2), b);
     vn_ref_t *r = sc_run(t, &c, VN_WANT_BOUND);
-    VN_ASSERT(t, r->flags[0] & VN_EL_INF_OK);  /* 4e38 */
-    VN_ASSERT(t, r->flags[2] & VN_EL_INF_OK);  /* 6e38 - 6e38: finite, but a partial sum is not */
+    VN_ASSERT(t, r->flags[0] & VN_EL_INF_OK); /* 4e38 */
+    VN_ASSERT(t, r->flags[2] & VN_EL_INF_OK); /* 6e38 - 6e38: finite, but a partial sum is not */
     VN_ASSERT(t, r->flags[2] & VN_EL_NAN_OK);
     VN_ASSERT_DEQ(t, r->value[2], 0);
     sc_free(&c);
@@ -278,9 +280,12 @@ VN_TEST(contraction, flushing_needs_the_contract) {
         vn_ref_t *r = sc_run(t, &c, VN_WANT_BOUND);
         const double plain = r->bound[0];
         double e[SC_ORDERS];
-        for (int order = 0; order < SC_ORDERS; ++order) e[order] = fabs(sc_dot(&rng, VN_FMT_F32, x, y, K, (sc_order_t)order, order & 1, true, 0, false) - r->value[0]);
+        for (int order = 0; order < SC_ORDERS; ++order)
+            e[order] = fabs(sc_dot(&rng, VN_FMT_F32, x, y, K, (sc_order_t)order, order & 1, true, 0, false) - r->value[0]);
         for (int order = 0; order < SC_ORDERS; ++order) /* gradual underflow is inside without any permission */
-            if (!tiny_operands) VN_ASSERT_LE(t, fabs(sc_dot(&rng, VN_FMT_F32, x, y, K, (sc_order_t)order, order & 1, false, 0, false) - r->value[0]), plain);
+            if (!tiny_operands)
+                VN_ASSERT_LE(t, fabs(sc_dot(&rng, VN_FMT_F32, x, y, K, (sc_order_t)order, order & 1, false, 0, false) - r->value[0]),
+                             plain);
         if (tiny_operands && daz) VN_ASSERT_GT(t, e[0], plain); /* all operands lost: not this contract */
         sc_clear(&c);
         c.contract.ftz = true;
@@ -357,7 +362,16 @@ VN_TEST(contraction, uncertain_operands_widen_the_bound) {
     const vn_op_t *row_op = vn_registry_find("", "MatMul", 13);
     const vn_contract_t contract = vn_contract_resolve(&c.contract, VN_F32);
     vn_arg_t in[2] = {{.t = c.in[0]->tensor, .err = da}, {.t = c.in[1]->tensor, .err = db, .var = db}};
-    vn_eval_t e = {.model = &c.model, .node = &c.node, .version = 13, .contract = &contract, .want = VN_WANT_VARIANCE, .n_in = 2, .n_out = 1, .in = in, .out = c.out, .err = &c.err};
+    vn_eval_t e = {.model = &c.model,
+                   .node = &c.node,
+                   .version = 13,
+                   .contract = &contract,
+                   .want = VN_WANT_VARIANCE,
+                   .n_in = 2,
+                   .n_out = 1,
+                   .in = in,
+                   .out = c.out,
+                   .err = &c.err};
     VN_ASSERT(t, row_op && (row_op->flags & VN_OP_PROPAGATES));
     VN_ASSERT_OK_ERR(t, row_op->eval(&e), c.err);
     const vn_ref_t *r = &c.out[0];
@@ -366,7 +380,8 @@ VN_TEST(contraction, uncertain_operands_widen_the_bound) {
         for (int i = 0; i < M * N; ++i) {
             for (int p = 0; p < K; ++p) { /* at the ends of the intervals, signs chosen to add up in half of the trials */
                 const double x = sc_get(&c, 0, i / N * K + p), w = sc_get(&c, 1, p * N + i % N);
-                const double sx = trial % 2 ? (w > 0 ? 1 : -1) : (vn_rng_below(&rng, 2) ? 1 : -1), sw = trial % 2 ? (x > 0 ? 1 : -1) : (vn_rng_below(&rng, 2) ? 1 : -1);
+                const double sx = trial % 2 ? (w > 0 ? 1 : -1) : (vn_rng_below(&rng, 2) ? 1 : -1),
+                             sw = trial % 2 ? (x > 0 ? 1 : -1) : (vn_rng_below(&rng, 2) ? 1 : -1);
                 row[p] = x + sx * da[i / N * K + p];
                 col[p] = w + sw * db[p * N + i % N];
             }
@@ -404,14 +419,16 @@ VN_TEST(contraction, fused_activation_carries_the_bound) {
         const vn_ref_t *p = sc_run(t, &plain, VN_WANT_BOUND), *r = sc_run(t, &c, VN_WANT_VARIANCE);
         for (int i = 0; i < M * N; ++i) {
             const double v = p->value[i], e = p->bound[i], fifth = (double)0.2f;
-            const double fn[][3] = {{fmax(v, 0), fmax(v + e, 0), fmax(v - e, 0)},
-                                    {v < 0 ? (double)0.01f * v : v, v + e < 0 ? (double)0.01f * (v + e) : v + e, v - e < 0 ? (double)0.01f * (v - e) : v - e},
-                                    {tanh(v), tanh(v + e), tanh(v - e)},
-                                    {1 / (1 + exp(-v)), 1 / (1 + exp(-v - e)), 1 / (1 + exp(-v + e))},
-                                    {fmin(fmax(fifth * v + 0.5, 0), 1), fmin(fmax(fifth * (v + e) + 0.5, 0), 1), fmin(fmax(fifth * (v - e) + 0.5, 0), 1)},
-                                    {fmin(fmax(v, -1), 2), fmin(fmax(v + e, -1), 2), fmin(fmax(v - e, -1), 2)}};
+            const double fn[][3] = {
+                {fmax(v, 0), fmax(v + e, 0), fmax(v - e, 0)},
+                {v < 0 ? (double)0.01f * v : v, v + e < 0 ? (double)0.01f * (v + e) : v + e, v - e < 0 ? (double)0.01f * (v - e) : v - e},
+                {tanh(v), tanh(v + e), tanh(v - e)},
+                {1 / (1 + exp(-v)), 1 / (1 + exp(-v - e)), 1 / (1 + exp(-v + e))},
+                {fmin(fmax(fifth * v + 0.5, 0), 1), fmin(fmax(fifth * (v + e) + 0.5, 0), 1), fmin(fmax(fifth * (v - e) + 0.5, 0), 1)},
+                {fmin(fmax(v, -1), 2), fmin(fmax(v + e, -1), 2), fmin(fmax(v - e, -1), 2)}};
             VN_ASSERT_LE(t, fabs(r->value[i] - fn[f][0]), 0x1p-50 * (1 + fabs(v)));
-            VN_ASSERT_LE(t, fabs((double)(float)fn[f][1] - r->value[i]), r->bound[i] + 0x1p-23 * fabs(v)); /* the end itself is stored in f32 */
+            VN_ASSERT_LE(t, fabs((double)(float)fn[f][1] - r->value[i]),
+                         r->bound[i] + 0x1p-23 * fabs(v)); /* the end itself is stored in f32 */
             VN_ASSERT_LE(t, fabs((double)(float)fn[f][2] - r->value[i]), r->bound[i] + 0x1p-23 * fabs(v));
             VN_ASSERT_LE(t, r->bound[i], e + 20 * 0x1p-23);
         }
@@ -512,11 +529,21 @@ static double element(const sc_t *c, int k, const int *sizes, const char *term, 
 VN_TEST(contraction, einsum_equals_its_definition) {
     static const struct {
         const char *equation, *in[4], *out;
-    } cases[] = {{"ij,jk->ik", {"ij", "jk"}, "ik"},      {"ij,jk", {"ij", "jk"}, "ik"},        {"ii->i", {"ii"}, "i"},
-                 {"ii", {"ii"}, ""},                     {"ij->ji", {"ij"}, "ji"},             {"ij->j", {"ij"}, "j"},
-                 {"bij,bjk->bik", {"bij", "bjk"}, "bik"}, {"i,j->ij", {"i", "j"}, "ij"},        {"ijk,jk->ki", {"ijk", "jk"}, "ki"},
-                 {"ij,ij->", {"ij", "ij"}, ""},          {"ij,k->k", {"ij", "k"}, "k"},        {"ij,jk,kl->il", {"ij", "jk", "kl"}, "il"},
-                 {"iij,jk->ki", {"iij", "jk"}, "ki"},    {"b i, b j , b k -> b k j", {"bi", "bj", "bk"}, "bkj"}, {"ij,ji", {"ij", "ji"}, ""}};
+    } cases[] = {{"ij,jk->ik", {"ij", "jk"}, "ik"},
+                 {"ij,jk", {"ij", "jk"}, "ik"},
+                 {"ii->i", {"ii"}, "i"},
+                 {"ii", {"ii"}, ""},
+                 {"ij->ji", {"ij"}, "ji"},
+                 {"ij->j", {"ij"}, "j"},
+                 {"bij,bjk->bik", {"bij", "bjk"}, "bik"},
+                 {"i,j->ij", {"i", "j"}, "ij"},
+                 {"ijk,jk->ki", {"ijk", "jk"}, "ki"},
+                 {"ij,ij->", {"ij", "ij"}, ""},
+                 {"ij,k->k", {"ij", "k"}, "k"},
+                 {"ij,jk,kl->il", {"ij", "jk", "kl"}, "il"},
+                 {"iij,jk->ki", {"iij", "jk"}, "ki"},
+                 {"b i, b j , b k -> b k j", {"bi", "bj", "bk"}, "bkj"},
+                 {"ij,ji", {"ij", "ji"}, ""}};
     static const int sizes[26] = {['b' - 'a'] = 2, ['i' - 'a'] = 3, ['j' - 'a'] = 4, ['k' - 'a'] = 5, ['l' - 'a'] = 2};
     vn_rng_t rng = vn_test_rng(t);
     double data[200];
@@ -559,7 +586,7 @@ VN_TEST(contraction, einsum_equals_its_definition) {
         for (int64_t i = 0; i < r->count; ++i) {
             VN_ASSERT_LE(t, fabs(want[i] - r->value[i]), 1e-13 * magnitude[i]);
             const double roundings = (double)terms[i] + operands - 2, limit = roundings * 0x1p-24 * magnitude[i];
-            VN_ASSERT_LE(t, r->bound[i], limit * 1.001 + 1e-40); /* tight */
+            VN_ASSERT_LE(t, r->bound[i], limit * 1.001 + 1e-40);           /* tight */
             if (operands > 1) VN_ASSERT_GE(t, r->bound[i], limit * 0.999); /* not below what n u T asks for */
         }
         sc_free(&c);
@@ -595,10 +622,10 @@ VN_TEST(contraction, einsum_ellipsis_and_errors) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(contraction, bound_true_tight_and_sharp), VN_CASE(contraction, gemm_forms_lie_inside), VN_CASE(contraction, small_grids_demand_equality),
-             VN_CASE(contraction, operands_are_rounded_as_the_contract_says), VN_CASE(contraction, nan_and_infinity_follow_ieee),
-             VN_CASE(contraction, overflow_is_explainable_only_where_it_can_happen), VN_CASE(contraction, flushing_needs_the_contract),
-             VN_CASE(contraction, variance_predicts_random_and_sequential_sums), VN_CASE(contraction, uncertain_operands_widen_the_bound),
-             VN_CASE(contraction, fused_activation_carries_the_bound), VN_CASE(contraction, batches_broadcast_like_numpy),
-             VN_CASE(contraction, same_bits_for_every_thread_count), VN_CASE(contraction, einsum_equals_its_definition),
-             VN_CASE(contraction, einsum_ellipsis_and_errors))
+VN_TEST_MAIN(VN_CASE(contraction, bound_true_tight_and_sharp), VN_CASE(contraction, gemm_forms_lie_inside),
+             VN_CASE(contraction, small_grids_demand_equality), VN_CASE(contraction, operands_are_rounded_as_the_contract_says),
+             VN_CASE(contraction, nan_and_infinity_follow_ieee), VN_CASE(contraction, overflow_is_explainable_only_where_it_can_happen),
+             VN_CASE(contraction, flushing_needs_the_contract), VN_CASE(contraction, variance_predicts_random_and_sequential_sums),
+             VN_CASE(contraction, uncertain_operands_widen_the_bound), VN_CASE(contraction, fused_activation_carries_the_bound),
+             VN_CASE(contraction, batches_broadcast_like_numpy), VN_CASE(contraction, same_bits_for_every_thread_count),
+             VN_CASE(contraction, einsum_equals_its_definition), VN_CASE(contraction, einsum_ellipsis_and_errors))

@@ -71,7 +71,8 @@ VN_TEST(quantised, requantised_codes_and_their_windows) {
     sc_in(t, &c, VN_U8, SC_DIMS(1), zy);
     const vn_ref_t *r = sc_run(t, &c, VN_WANT_BOUND);
     for (int i = 0; i < M * N; ++i) {
-        const double v = exact(a, b, za, zb, i / N, i % N) * sc_get(&c, 1, 0) * sc_get(&c, 4, i % N) / sc_get(&c, 6, 0), code = fmin(fmax(rint(v) + 120, 0), 255);
+        const double v = exact(a, b, za, zb, i / N, i % N) * sc_get(&c, 1, 0) * sc_get(&c, 4, i % N) / sc_get(&c, 6, 0),
+                     code = fmin(fmax(rint(v) + 120, 0), 255);
         VN_ASSERT_EQ(t, vn_tensor_get_i64(r->tensor, i), code);
         if (fabs(v - floor(v) - 0.5) > 1e-4) VN_ASSERT_EQ(t, vn_tensor_get_i64(r->either, i), code);
     }
@@ -107,7 +108,8 @@ VN_TEST(quantised, sums_scaled_back) {
             VN_ASSERT_LE(t, fabs((double)((float)s * (x * w) + d) - r->value[i]), r->bound[i]);
             VN_ASSERT_LE(t, fabs((double)((float)s * x * w + d) - r->value[i]), r->bound[i]);
             VN_ASSERT_LE(t, fabs((double)fmaf((float)s * x, w, d) - r->value[i]), r->bound[i]);
-            VN_ASSERT_LE(t, r->bound[i], 4 * 0x1p-24 * (fabs(s * (double)x * (double)w) + fabs((double)d)) + 1e-35); /* tight: one ulp or two */
+            VN_ASSERT_LE(t, r->bound[i],
+                         4 * 0x1p-24 * (fabs(s * (double)x * (double)w) + fabs((double)d)) + 1e-35); /* tight: one ulp or two */
         }
         sc_free(&c);
     }
@@ -140,7 +142,8 @@ VN_TEST(quantised, dynamic_quantisation) {
             for (int i = 0; i < M * N; ++i) {
                 double s = 0;
                 for (int k = 0; k < K; ++k) {
-                    const float x = (float)sc_get(&c, 0, i / N * K + k), q = fminf(fmaxf(rintf(form ? x * (1 / scale) : x / scale) + zero, 0), 255);
+                    const float x = (float)sc_get(&c, 0, i / N * K + k),
+                                q = fminf(fmaxf(rintf(form ? x * (1 / scale) : x / scale) + zero, 0), 255);
                     s += (double)(q - zero) * (b[k * N + i % N] - zb[0]);
                 }
                 VN_ASSERT_LE(t, fabs((double)((float)s * (scale * (float)sc_get(&c, 2, 0))) - r->value[i]), r->bound[i]);
@@ -186,7 +189,9 @@ VN_TEST(quantised, block_quantised_weights) {
             for (int k = 0; k < K; ++k) {
                 const int g = k / BLOCK, at = k % BLOCK, byte = (int)bytes[(n * BLOCKS + g) * blob + at * bits / 8];
                 const int zb = has_zero ? (int)zeros[n * zero_row + g * bits / 8] : 0;
-                const int q = bits == 8 ? byte : byte >> at % 2 * 4 & 15, z = !has_zero ? 1 << (bits - 1) : bits == 8 ? zb : zb >> g % 2 * 4 & 15;
+                const int q = bits == 8 ? byte : byte >> at % 2 * 4 & 15, z = !has_zero   ? 1 << (bits - 1)
+                                                                              : bits == 8 ? zb
+                                                                                          : zb >> g % 2 * 4 & 15;
                 row[k] = sc_get(&c, 0, i / N * K + k);
                 const double s = sc_get(&c, 2, n * BLOCKS + g);
                 y += row[k] * (q - z) * s;
@@ -195,7 +200,10 @@ VN_TEST(quantised, block_quantised_weights) {
             }
             VN_ASSERT_LE(t, fabs(y - r->value[i]), 0x1p-45 * magnitude);
             VN_ASSERT_LE(t, r->bound[i], (K + 3) * 0x1p-24 * magnitude * 1.01);
-            for (int order = 0; order < SC_ORDERS; ++order) VN_ASSERT_LE(t, fabs(sc_dot(&rng, VN_FMT_F32, row, w, K, (sc_order_t)order, true, false, sc_get(&c, 5, n), true) - r->value[i]), r->bound[i]);
+            for (int order = 0; order < SC_ORDERS; ++order)
+                VN_ASSERT_LE(
+                    t, fabs(sc_dot(&rng, VN_FMT_F32, row, w, K, (sc_order_t)order, true, false, sc_get(&c, 5, n), true) - r->value[i]),
+                    r->bound[i]);
             for (int g = 0; level4 && g < BLOCKS; ++g) { /* activations as int8 with one scale per block */
                 double max = 0;
                 for (int k = g * BLOCK; k < K && k < (g + 1) * BLOCK; ++k) max = fmax(max, fabs(row[k]));
@@ -261,10 +269,10 @@ VN_TEST(quantised, failing_allocations) {
     static const struct {
         const char *domain, *op, *equation;
         int inputs, a[4], b[4];
-    } cases[] = {{"", "MatMul", NULL, 2, {4, 8, -1}, {8, 5, -1}},       {"", "Einsum", "ij,jk->ki", 2, {4, 8, -1}, {8, 5, -1}},
-                 {"", "Conv", NULL, 2, {1, 2, 6, -1}, {3, 2, 2, -1}},   {"", "ConvTranspose", NULL, 2, {1, 2, 6, -1}, {2, 3, 2, -1}},
-                 {"", "AveragePool", NULL, 1, {1, 2, 6, 6}, {-1}},      {"", "MaxPool", NULL, 1, {1, 2, 6, 6}, {-1}},
-                 {"", "GlobalLpPool", NULL, 1, {1, 2, 6, 6}, {-1}},     {"com.microsoft", "FusedMatMul", NULL, 2, {2, 9, -1}, {9, 2, -1}}};
+    } cases[] = {{"", "MatMul", NULL, 2, {4, 8, -1}, {8, 5, -1}},     {"", "Einsum", "ij,jk->ki", 2, {4, 8, -1}, {8, 5, -1}},
+                 {"", "Conv", NULL, 2, {1, 2, 6, -1}, {3, 2, 2, -1}}, {"", "ConvTranspose", NULL, 2, {1, 2, 6, -1}, {2, 3, 2, -1}},
+                 {"", "AveragePool", NULL, 1, {1, 2, 6, 6}, {-1}},    {"", "MaxPool", NULL, 1, {1, 2, 6, 6}, {-1}},
+                 {"", "GlobalLpPool", NULL, 1, {1, 2, 6, 6}, {-1}},   {"com.microsoft", "FusedMatMul", NULL, 2, {2, 9, -1}, {9, 2, -1}}};
     vn_threads_set(1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         sc_t c;
@@ -284,6 +292,6 @@ VN_TEST(quantised, failing_allocations) {
     vn_threads_set(0);
 }
 
-VN_TEST_MAIN(VN_CASE(quantised, integer_sums_are_exact), VN_CASE(quantised, requantised_codes_and_their_windows), VN_CASE(quantised, sums_scaled_back),
-             VN_CASE(quantised, dynamic_quantisation), VN_CASE(quantised, block_quantised_weights), VN_CASE(quantised, what_is_not_done_is_said),
-             VN_CASE(quantised, failing_allocations))
+VN_TEST_MAIN(VN_CASE(quantised, integer_sums_are_exact), VN_CASE(quantised, requantised_codes_and_their_windows),
+             VN_CASE(quantised, sums_scaled_back), VN_CASE(quantised, dynamic_quantisation), VN_CASE(quantised, block_quantised_weights),
+             VN_CASE(quantised, what_is_not_done_is_said), VN_CASE(quantised, failing_allocations))

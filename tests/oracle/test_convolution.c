@@ -2,7 +2,7 @@
 #include "sum_case.h"
 
 typedef struct shape {
-    int n;                              /* spatial axes */
+    int n;                                /* spatial axes */
     int64_t batch, channels, maps, group; /* channels and maps in all */
     int64_t in[3], kernel[3], stride[3], dilation[3], pads[6], extra[3];
 } shape_t;
@@ -21,7 +21,8 @@ static void split(int64_t at, const int64_t *dims, int n, int64_t *out) {
 }
 
 /* Terms behind one output element by the definition: operands in order channel, tap. Returns how many are present. */
-static int64_t terms_of(const shape_t *s, bool transposed, const int64_t *out_dims, int64_t image, int64_t map, int64_t position, const sc_t *c, double *x, double *w) {
+static int64_t terms_of(const shape_t *s, bool transposed, const int64_t *out_dims, int64_t image, int64_t map, int64_t position,
+                        const sc_t *c, double *x, double *w) {
     const int64_t cg = s->channels / s->group, mg = s->maps / s->group, taps = product(s->kernel, s->n), size = product(s->in, s->n);
     int64_t o[3], t[3], n = 0;
     split(position, out_dims, s->n, o);
@@ -31,7 +32,8 @@ static int64_t terms_of(const shape_t *s, bool transposed, const int64_t *out_di
             int64_t at = 0;
             bool there = true;
             for (int d = 0; d < s->n; ++d) {
-                int64_t v = transposed ? o[d] + s->pads[d] - t[d] * s->dilation[d] : o[d] * s->stride[d] - s->pads[d] + t[d] * s->dilation[d];
+                int64_t v =
+                    transposed ? o[d] + s->pads[d] - t[d] * s->dilation[d] : o[d] * s->stride[d] - s->pads[d] + t[d] * s->dilation[d];
                 if (transposed) {
                     there = there && v >= 0 && v % s->stride[d] == 0;
                     v = v >= 0 ? v / s->stride[d] : -1;
@@ -49,7 +51,8 @@ static int64_t terms_of(const shape_t *s, bool transposed, const int64_t *out_di
 
 static void build(vn_test_t *t, vn_rng_t *rng, sc_t *c, const shape_t *s, bool transposed, bool bias, vn_dtype_t type, sc_data_t kind) {
     static double data[8192];
-    int64_t xd[6] = {s->batch, s->channels}, wd[6] = {transposed ? s->channels : s->maps, transposed ? s->maps / s->group : s->channels / s->group};
+    int64_t xd[6] = {s->batch, s->channels},
+            wd[6] = {transposed ? s->channels : s->maps, transposed ? s->maps / s->group : s->channels / s->group};
     for (int d = 0; d < s->n; ++d) {
         xd[2 + d] = s->in[d];
         wd[2 + d] = s->kernel[d];
@@ -72,10 +75,10 @@ static void build(vn_test_t *t, vn_rng_t *rng, sc_t *c, const shape_t *s, bool t
 static const shape_t shapes[] = {
     {1, 2, 3, 4, 1, {9}, {3}, {1}, {1}, {1, 1}, {0}},
     {2, 1, 4, 6, 2, {7, 6}, {3, 2}, {2, 1}, {1, 2}, {1, 0, 2, 1}, {1, 0}},
-    {2, 2, 3, 3, 3, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, {0, 0}},   /* depthwise */
+    {2, 2, 3, 3, 3, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, {0, 0}}, /* depthwise */
     {3, 1, 2, 3, 1, {4, 5, 3}, {2, 3, 2}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1, 1, 0, 1}, {0, 1, 0}},
-    {2, 1, 5, 7, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, {0, 0}},   /* pointwise */
-    {1, 1, 1, 1, 1, {6}, {2}, {3}, {1}, {2, 2}, {2}},                        /* windows of padding only */
+    {2, 1, 5, 7, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, {0, 0}}, /* pointwise */
+    {1, 1, 1, 1, 1, {6}, {2}, {3}, {1}, {2, 2}, {2}},                      /* windows of padding only */
 };
 
 static void check(vn_test_t *t, vn_rng_t *rng, const shape_t *s, bool transposed, bool bias, vn_dtype_t type, double *worst) {
@@ -96,7 +99,8 @@ static void check(vn_test_t *t, vn_rng_t *rng, const shape_t *s, bool transposed
         }
         VN_ASSERT_LE(t, fabs(y - r->value[i]), r->own[i] + 0x1p-46 * magnitude);
         /* tight: only the terms that are there count */
-        const double roundings = (double)n - (type == VN_F32 || n == 0 ? 0 : 1) + bias, limit = roundings * 0x1p-24 * magnitude * 1.0001 + (type == VN_F32 ? 0 : u_o * (fabs(y) + 1e-6)) + 1e-38;
+        const double roundings = (double)n - (type == VN_F32 || n == 0 ? 0 : 1) + bias,
+                     limit = roundings * 0x1p-24 * magnitude * 1.0001 + (type == VN_F32 ? 0 : u_o * (fabs(y) + 1e-6)) + 1e-38;
         VN_ASSERT_LE(t, r->bound[i], limit + (type == VN_F32 ? 0 : 0x1p-24));
         for (int order = 0; order < SC_ORDERS; ++order) {
             const double v = sc_round(store, sc_dot(rng, VN_FMT_F32, x, w, n, (sc_order_t)order, order & 1, false, b, order & 2), false);
@@ -143,8 +147,9 @@ VN_TEST(convolution, auto_pad_sizes) {
         const char *mode;
         int64_t in, kernel, stride, out;
         double first; /* of x = 1, 2, 3 ... with weights 1, 10, 100 ... */
-    } cases[] = {{"SAME_UPPER", 5, 2, 1, 5, 21}, {"SAME_LOWER", 5, 2, 1, 5, 10}, {"SAME_UPPER", 5, 3, 2, 3, 210}, {"SAME_LOWER", 6, 3, 2, 3, 210},
-                 {"SAME_UPPER", 6, 3, 2, 3, 321}, {"VALID", 6, 3, 2, 2, 321},     {"SAME_UPPER", 7, 1, 3, 3, 1},  {"NOTSET", 6, 3, 1, 4, 321}};
+    } cases[] = {{"SAME_UPPER", 5, 2, 1, 5, 21},  {"SAME_LOWER", 5, 2, 1, 5, 10},  {"SAME_UPPER", 5, 3, 2, 3, 210},
+                 {"SAME_LOWER", 6, 3, 2, 3, 210}, {"SAME_UPPER", 6, 3, 2, 3, 321}, {"VALID", 6, 3, 2, 2, 321},
+                 {"SAME_UPPER", 7, 1, 3, 3, 1},   {"NOTSET", 6, 3, 1, 4, 321}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         double x[8], w[3] = {1, 10, 100};
         sc_t c;
@@ -166,7 +171,8 @@ VN_TEST(convolution, transposed_sizes) {
     static const struct {
         const char *mode;
         int64_t shape, stride, kernel, out;
-    } cases[] = {{"NOTSET", 0, 2, 3, 9}, {"SAME_UPPER", 0, 2, 3, 8}, {"SAME_LOWER", 0, 2, 3, 8}, {"VALID", 0, 3, 2, 11}, {"NOTSET", 10, 2, 3, 10}, {"NOTSET", 7, 2, 3, 7}};
+    } cases[] = {{"NOTSET", 0, 2, 3, 9}, {"SAME_UPPER", 0, 2, 3, 8}, {"SAME_LOWER", 0, 2, 3, 8},
+                 {"VALID", 0, 3, 2, 11}, {"NOTSET", 10, 2, 3, 10},   {"NOTSET", 7, 2, 3, 7}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         const double x[4] = {1, 2, 3, 4}, w[3] = {1, 10, 100};
         sc_t c;
@@ -210,7 +216,8 @@ VN_TEST(convolution, same_bits_for_every_thread_count) {
         build(t, &rng, &c[i], &s, false, true, VN_F32, SC_NORMAL);
         const vn_ref_t *r = sc_run(t, &c[i], VN_WANT_VARIANCE), *first = &c[0].out[0];
         const size_t bytes = (size_t)r->count * sizeof(double);
-        VN_ASSERT(t, memcmp(first->value, r->value, bytes) == 0 && memcmp(first->bound, r->bound, bytes) == 0 && memcmp(first->var, r->var, bytes) == 0);
+        VN_ASSERT(t, memcmp(first->value, r->value, bytes) == 0 && memcmp(first->bound, r->bound, bytes) == 0 &&
+                         memcmp(first->var, r->var, bytes) == 0);
     }
     vn_threads_set(0);
     for (int i = 0; i < 3; ++i) sc_free(&c[i]);
@@ -275,8 +282,10 @@ VN_TEST(convolution, integer_and_requantised) {
         double sum = 0;
         for (int64_t k = 0; k < n; ++k) sum += (a[k] - 119) * (b[k] - zw[i / 25 % 4]);
         VN_ASSERT_EQ(t, vn_tensor_get_i64(r->tensor, i), sum);
-        const double v = (sum + bias[i / 25 % 4]) * sc_get(&q, 1, 0) * sc_get(&q, 4, i / 25 % 4) / sc_get(&q, 6, 0), code = fmin(fmax(rint(v) + 7, 0), 255);
-        const float f = (float)(sum + bias[i / 25 % 4]) * ((float)sc_get(&q, 1, 0) * (float)sc_get(&q, 4, i / 25 % 4) / (float)sc_get(&q, 6, 0));
+        const double v = (sum + bias[i / 25 % 4]) * sc_get(&q, 1, 0) * sc_get(&q, 4, i / 25 % 4) / sc_get(&q, 6, 0),
+                     code = fmin(fmax(rint(v) + 7, 0), 255);
+        const float f =
+            (float)(sum + bias[i / 25 % 4]) * ((float)sc_get(&q, 1, 0) * (float)sc_get(&q, 4, i / 25 % 4) / (float)sc_get(&q, 6, 0));
         const double in_f32 = fmin(fmax(rint((double)f) + 7, 0), 255);
         VN_ASSERT_EQ(t, vn_tensor_get_i64(z->tensor, i), code);
         VN_ASSERT(t, in_f32 == code || in_f32 == (double)vn_tensor_get_i64(z->either, i));
@@ -339,7 +348,8 @@ VN_TEST(convolution, deformed_taps_read_between) {
             for (int ch = 0; ch < 2; ++ch)
                 for (int k = 0; k < 9; ++k) {
                     const int at = i % 16;
-                    const float y = (float)(at / 4 + k / 3) + (float)sc_get(&c, 2, (2 * k) * 16 + at), z = (float)(at % 4 + k % 3) + (float)sc_get(&c, 2, (2 * k + 1) * 16 + at);
+                    const float y = (float)(at / 4 + k / 3) + (float)sc_get(&c, 2, (2 * k) * 16 + at),
+                                z = (float)(at % 4 + k % 3) + (float)sc_get(&c, 2, (2 * k + 1) * 16 + at);
                     const float fy = floorf(y), fz = floorf(z);
                     float v = 0;
                     for (int q = 0; q < 4; ++q) {
@@ -375,8 +385,9 @@ VN_TEST(convolution, bad_shapes_are_named) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(convolution, equals_its_definition_and_bounds_every_order), VN_CASE(convolution, padding_adds_no_terms), VN_CASE(convolution, auto_pad_sizes),
-             VN_CASE(convolution, transposed_sizes), VN_CASE(convolution, infinite_weight_in_the_padding_is_open),
-             VN_CASE(convolution, same_bits_for_every_thread_count), VN_CASE(convolution, variance_predicts_simulated_errors),
-             VN_CASE(convolution, integer_and_requantised), VN_CASE(convolution, ties_leave_both_neighbours), VN_CASE(convolution, deformed_taps_read_between),
+VN_TEST_MAIN(VN_CASE(convolution, equals_its_definition_and_bounds_every_order), VN_CASE(convolution, padding_adds_no_terms),
+             VN_CASE(convolution, auto_pad_sizes), VN_CASE(convolution, transposed_sizes),
+             VN_CASE(convolution, infinite_weight_in_the_padding_is_open), VN_CASE(convolution, same_bits_for_every_thread_count),
+             VN_CASE(convolution, variance_predicts_simulated_errors), VN_CASE(convolution, integer_and_requantised),
+             VN_CASE(convolution, ties_leave_both_neighbours), VN_CASE(convolution, deformed_taps_read_between),
              VN_CASE(convolution, bad_shapes_are_named))

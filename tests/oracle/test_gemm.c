@@ -14,7 +14,8 @@ static void integers(vn_rng_t *rng, double *x, int64_t n) {
 static double at(const double *x, int64_t ld, bool t, int64_t i, int64_t k) { return t ? x[k * ld + i] : x[i * ld + k]; }
 
 static void check_integers(vn_test_t *t, vn_rng_t *rng) {
-    static const int64_t shapes[][3] = {{1, 1, 1}, {1, 9, 4}, {7, 1, 300}, {3, 5, 0}, {5, 7, 33}, {16, 64, 17}, {65, 63, 96}, {96, 96, 96}, {2, 96, 257}};
+    static const int64_t shapes[][3] = {{1, 1, 1},    {1, 9, 4},    {7, 1, 300},  {3, 5, 0},   {5, 7, 33},
+                                        {16, 64, 17}, {65, 63, 96}, {96, 96, 96}, {2, 96, 257}};
     static double a[BIG * 300], b[BIG * 300], c[BIG * (BIG + 5)];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s)
         for (int form = 0; form < 8; ++form) {
@@ -69,7 +70,7 @@ static void check_upper(vn_test_t *t, vn_rng_t *rng, double scale_a, double scal
         for (int j = 0; j < N; ++j) {
             long double sum = 0;
             for (int k = 0; k < K; ++k) sum += fabsl((long double)a[i * K + k] * (long double)b[k * N + j]);
-            VN_ASSERT(t, (long double)c[i * N + j] >= sum); /* true */
+            VN_ASSERT(t, (long double)c[i * N + j] >= sum);                                             /* true */
             VN_ASSERT(t, (long double)c[i * N + j] <= sum * (1 + (long double)slack) + K * 0x1p-1060L); /* tight */
         }
 }
@@ -79,8 +80,8 @@ VN_TEST(gemm, magnitudes_are_upper_bounds) {
     check_upper(t, &rng, 1, 1, false, 80 * 0x1p-24 + 4 * 0x1p-23);
     check_upper(t, &rng, 1e30, 1e25, false, 80 * 0x1p-24 + 4 * 0x1p-23); /* beyond f32 unless scaled */
     check_upper(t, &rng, 1e-44, 1e-40, false, 80 * 0x1p-24 + 4 * 0x1p-23);
-    check_upper(t, &rng, 1e-150, 1e-170, false, 1e-3);                   /* products near the end of f64 */
-    check_upper(t, &rng, 1, 1, true, 80 * 0x1p-24 + 4 * 0x1p-23);        /* spread over hundreds of binades: the f64 path */
+    check_upper(t, &rng, 1e-150, 1e-170, false, 1e-3);            /* products near the end of f64 */
+    check_upper(t, &rng, 1, 1, true, 80 * 0x1p-24 + 4 * 0x1p-23); /* spread over hundreds of binades: the f64 path */
 }
 
 VN_TEST(gemm, magnitudes_of_zeros_and_infinities) {
@@ -165,5 +166,5 @@ VN_TEST(gemm, grids_and_extents) {
 }
 
 VN_TEST_MAIN(VN_CASE(gemm, integer_products_are_exact), VN_CASE(gemm, says_what_it_uses), VN_CASE(gemm, magnitudes_are_upper_bounds),
-             VN_CASE(gemm, magnitudes_of_zeros_and_infinities), VN_CASE(gemm, compensated_products), VN_CASE(gemm, same_bits_for_every_thread_count),
-             VN_CASE(gemm, grids_and_extents))
+             VN_CASE(gemm, magnitudes_of_zeros_and_infinities), VN_CASE(gemm, compensated_products),
+             VN_CASE(gemm, same_bits_for_every_thread_count), VN_CASE(gemm, grids_and_extents))

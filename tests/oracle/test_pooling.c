@@ -54,7 +54,9 @@ static void check_average(vn_test_t *t, vn_rng_t *rng, vn_dtype_t type, sc_data_
                 VN_ASSERT_LE(t, e, r->bound[i] + 0x1p-62 * (double)magnitude);
                 if (r->bound[i] > 0) *worst = fmax(*worst, e / r->bound[i]);
             }
-        VN_ASSERT_LE(t, r->bound[i], 14 * vn_format_info(acc)->u * (double)magnitude / d * 1.01 + (acc == store ? 0 : vn_format_info(store)->u * (fabs(y) * 1.01 + 1e-4)));
+        VN_ASSERT_LE(t, r->bound[i],
+                     14 * vn_format_info(acc)->u * (double)magnitude / d * 1.01 +
+                         (acc == store ? 0 : vn_format_info(store)->u * (fabs(y) * 1.01 + 1e-4)));
     }
     sc_free(&c);
 }
@@ -153,7 +155,8 @@ VN_TEST(pooling, lp_norms_lie_inside) {
                 }
                 exact = powl(exact, 1 / (long double)p);
                 VN_ASSERT_LE(t, fabs((double)(exact - (long double)r->value[i] - (long double)r->lo[i])), r->own[i] + 1e-60);
-                const double general = fabs((double)((long double)powf(s, 1 / (float)p) - exact)), root = fabs((double)((long double)sqrtf(squares) - exact));
+                const double general = fabs((double)((long double)powf(s, 1 / (float)p) - exact)),
+                             root = fabs((double)((long double)sqrtf(squares) - exact));
                 VN_ASSERT_LE(t, general, r->wide ? r->wide[i] : r->bound[i]);
                 if (p == 2) VN_ASSERT_LE(t, root, r->bound[i]);
                 worst = fmax(worst, (p == 2 ? root : general) / r->bound[i]);
@@ -225,7 +228,16 @@ VN_TEST(pooling, uncertain_maxima) {
     const vn_op_t *row = vn_registry_find("", "MaxPool", 12);
     const vn_contract_t contract = vn_contract_resolve(&c.contract, VN_F32);
     vn_arg_t in[1] = {{.t = c.in[0]->tensor, .err = (double *)(uintptr_t)err}};
-    vn_eval_t e = {.model = &c.model, .node = &c.node, .version = 12, .contract = &contract, .want = VN_WANT_BOUND, .n_in = 1, .n_out = 2, .in = in, .out = c.out, .err = &c.err};
+    vn_eval_t e = {.model = &c.model,
+                   .node = &c.node,
+                   .version = 12,
+                   .contract = &contract,
+                   .want = VN_WANT_BOUND,
+                   .n_in = 1,
+                   .n_out = 2,
+                   .in = in,
+                   .out = c.out,
+                   .err = &c.err};
     VN_ASSERT_OK_ERR(t, row->eval(&e), c.err);
     VN_ASSERT(t, c.out[0].bound[0] == 0.2 && c.out[0].bound[1] == 0.5);
     VN_ASSERT(t, c.out[1].flags[0] == VN_EL_VOID && c.out[1].flags[1] == 0); /* the second window has a clear winner */
@@ -277,14 +289,17 @@ VN_TEST(pooling, roi_align_bounds_an_f32_kernel) {
     sc_int(&c, "sampling_ratio", 2);
     const vn_ref_t *r = sc_run(t, &c, VN_WANT_BOUND);
     VN_ASSERT_EQ(t, r->count, 6);
-    const float x0 = (float)rois[0] - 0.5f, y0 = (float)rois[1] - 0.5f, bw = ((float)rois[2] - 0.5f - x0) / 3, bh = ((float)rois[3] - 0.5f - y0) / 2;
+    const float x0 = (float)rois[0] - 0.5f, y0 = (float)rois[1] - 0.5f, bw = ((float)rois[2] - 0.5f - x0) / 3,
+                bh = ((float)rois[3] - 0.5f - y0) / 2;
     for (int i = 0; i < 6; ++i) {
         float sum = 0;
         for (int q = 0; q < 4; ++q) {
-            const float y = y0 + (float)(i / 3) * bh + ((float)(q / 2) + 0.5f) * bh / 2, z = x0 + (float)(i % 3) * bw + ((float)(q % 2) + 0.5f) * bw / 2;
+            const float y = y0 + (float)(i / 3) * bh + ((float)(q / 2) + 0.5f) * bh / 2,
+                        z = x0 + (float)(i % 3) * bw + ((float)(q % 2) + 0.5f) * bw / 2;
             const int a = (int)y, b = (int)z;
             const float fy = y - (float)a, fz = z - (float)b;
-            for (int k = 0; k < 4; ++k) sum += (k / 2 ? fy : 1 - fy) * (k % 2 ? fz : 1 - fz) * (float)sc_get(&c, 0, (a + k / 2) * 8 + b + k % 2);
+            for (int k = 0; k < 4; ++k)
+                sum += (k / 2 ? fy : 1 - fy) * (k % 2 ? fz : 1 - fz) * (float)sc_get(&c, 0, (a + k / 2) * 8 + b + k % 2);
         }
         VN_ASSERT_LE(t, fabs((double)(sum / 4) - r->value[i]), r->bound[i]);
         VN_ASSERT_LT(t, r->bound[i], 1e-4);
@@ -322,6 +337,7 @@ VN_TEST(pooling, quantised_averages) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(pooling, averages_lie_inside_in_every_form), VN_CASE(pooling, exact_averages_demand_equality), VN_CASE(pooling, overhang_is_a_second_reading),
-             VN_CASE(pooling, average_variance), VN_CASE(pooling, lp_norms_lie_inside), VN_CASE(pooling, maxima_and_their_indices), VN_CASE(pooling, uncertain_maxima),
-             VN_CASE(pooling, unpooling_scatters), VN_CASE(pooling, roi_align_bounds_an_f32_kernel), VN_CASE(pooling, quantised_averages))
+VN_TEST_MAIN(VN_CASE(pooling, averages_lie_inside_in_every_form), VN_CASE(pooling, exact_averages_demand_equality),
+             VN_CASE(pooling, overhang_is_a_second_reading), VN_CASE(pooling, average_variance), VN_CASE(pooling, lp_norms_lie_inside),
+             VN_CASE(pooling, maxima_and_their_indices), VN_CASE(pooling, uncertain_maxima), VN_CASE(pooling, unpooling_scatters),
+             VN_CASE(pooling, roi_align_bounds_an_f32_kernel), VN_CASE(pooling, quantised_averages))
