@@ -61,10 +61,12 @@ static void give(vn_infer_node_t *n, int k, const vn_fact_t *f) {
     if (k < n->n_out && *n->node->outputs[k]) replace(&n->out[k], f);
 }
 
+static bool fatal(vn_status_t s) { return s == VN_ERR_NOMEM || s == VN_ERR_INTERNAL; }
+
 /* A body that may not run at all: its error is a reason, not a failure. */
 static vn_status_t tolerate(vn_infer_node_t *n, vn_status_t s, const vn_error_t *err) {
     if (s == VN_OK) return VN_OK;
-    if (s == VN_ERR_NOMEM || s == VN_ERR_INTERNAL) return vn_fail(n->err, s, "%s", err->text);
+    if (fatal(s)) return vn_fail(n->err, s, "%s", err->text);
     const char *why = vn_infer_why(n, "a body cannot run on these shapes (%.200s)", err->text);
     for (int k = 0; k < n->n_out; ++k) {
         vn_fact_clear(&n->out[k]);
@@ -74,6 +76,25 @@ static vn_status_t tolerate(vn_infer_node_t *n, vn_status_t s, const vn_error_t 
 }
 
 /* ---- If ---- */
+
+/* A branch that cannot run on these shapes is not the one that will; when neither can, the graph cannot. */
+static vn_status_t both_branches(vn_infer_node_t *n, const vn_graph_t *const *g, facts_t *out) {
+    const facts_t none = {NULL, 0};
+    vn_error_t err[2] = {{0}, {0}};
+    vn_status_t s[2];
+    for (int i = 0; i < 2; ++i) {
+        s[i] = run_body(n, g[i], &none, &out[i], &err[i]);
+        if (fatal(s[i])) return vn_fail(n->err, s[i], "%s", err[i].text);
+    }
+    if (s[0] != VN_OK && s[1] != VN_OK) return vn_infer_fail(n, s[1], "neither branch can run (then: %.150s; else: %.150s)", err[1].text, err[0].text);
+    for (int k = 0; k < n->n_out; ++k) {
+        bool changed = false;
+        if (s[0] == VN_OK && s[1] == VN_OK) vn_fact_join(&out[0].at[k], &out[1].at[k], &changed);
+        give(n, k, &out[s[0] == VN_OK ? 0 : 1].at[k]);
+        if (changed && !vn_fact_known(&n->out[k]) && !n->out[k].v.reason) n->out[k].v.reason = vn_infer_why(n, "the branches differ in output %d", k);
+    }
+    return VN_OK;
+}
 
 static vn_status_t infer_if(vn_infer_node_t *n) {
     const vn_graph_t *g[2] = {body_of(n, "else_branch"), body_of(n, "then_branch")};
@@ -89,16 +110,7 @@ static vn_status_t infer_if(vn_infer_node_t *n) {
         s = run_body(n, g[yes != 0], &none, &out[0], n->err);
         for (int k = 0; k < n->n_out && s == VN_OK; ++k) give(n, k, &out[0].at[k]);
     } else if (s == VN_OK) {
-        vn_error_t err = {0};
-        s = run_body(n, g[0], &none, &out[0], &err);
-        if (s == VN_OK) s = run_body(n, g[1], &none, &out[1], &err);
-        for (int k = 0; k < n->n_out && s == VN_OK; ++k) {
-            bool changed = false;
-            vn_fact_join(&out[0].at[k], &out[1].at[k], &changed);
-            give(n, k, &out[0].at[k]);
-            if (!vn_fact_known(&n->out[k]) && !n->out[k].v.reason) n->out[k].v.reason = vn_infer_why(n, "the branches differ in output %d", k);
-        }
-        s = tolerate(n, s, &err);
+        s = both_branches(n, g, out);
     }
     facts_free(&out[0]);
     facts_free(&out[1]);

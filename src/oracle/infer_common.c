@@ -102,6 +102,15 @@ vn_status_t vn_rule_same(vn_infer_node_t *n, int outputs) {
     return VN_OK;
 }
 
+vn_status_t vn_rule_dynamic(vn_infer_node_t *n, int param) {
+    (void)param;
+    if (!vn_infer_has(n, 0)) return VN_ERR_UNSUPPORTED;
+    vn_rule_out(n, 0, VN_U8, n->in[0]->v.rank, n->in[0]->v.dims);
+    vn_rule_out(n, 1, VN_F32, 0, NULL);
+    vn_rule_out(n, 2, VN_U8, 0, NULL);
+    return VN_OK;
+}
+
 /* Open against 1: open. Open against more than 1: that number, or the graph cannot run. */
 static vn_status_t merge(const vn_infer_node_t *n, int k, int64_t a, int64_t b, int64_t *out) {
     *out = a == 1 ? b : b == 1 ? a : a < 0 ? b : a;
@@ -151,7 +160,7 @@ static const rule_t rules[] = {
     TYPED("Bernoulli", vn_rule_same, 1, TYPE_NONE), SAME("BitwiseNot"), TYPED("Cast", vn_rule_same, 1, TYPE_TO),
     TYPED("CastLike", vn_rule_same, 1, TYPE_SECOND), SAME("Ceil"), SAME("Celu"), SAME("Clip"), SAME("Cos"), SAME("Cosh"), SAME("CumProd"),
     SAME("CumSum"), TYPED("DequantizeLinear", vn_rule_same, 1, TYPE_NONE), RULE_OF("Dropout", vn_rule_same, 3),
-    TYPED("DynamicQuantizeLinear", vn_rule_same, 1, VN_U8), SAME("Elu"), SAME("Erf"), SAME("Exp"), TYPED("EyeLike", vn_rule_same, 1, TYPE_NONE),
+    TYPED("DynamicQuantizeLinear", vn_rule_dynamic, 0, VN_U8), SAME("Elu"), SAME("Erf"), SAME("Exp"), TYPED("EyeLike", vn_rule_same, 1, TYPE_NONE),
     SAME("Floor"), SAME("Gelu"), SAME("GroupNormalization"), SAME("HardSigmoid"), SAME("HardSwish"), SAME("Hardmax"),
     SAME("InstanceNormalization"), TYPED("IsInf", vn_rule_same, 1, VN_BOOL), TYPED("IsNaN", vn_rule_same, 1, VN_BOOL), SAME("LRN"),
     RULE("LayerNormalization", vn_rule_normalised), SAME("LeakyRelu"), SAME("Log"), SAME("LogSoftmax"), SAME("LpNormalization"),

@@ -184,7 +184,7 @@ static vn_status_t cast(vn_infer_node_t *n) {
 
 vn_status_t vn_infer_parts(vn_infer_node_t *n) {
     bool some = false, open = false;
-    for (int k = 0; k < n->n_in; ++k) some = some || (n->in[k] && n->in[k]->part);
+    for (int k = 0; k < n->n_in; ++k) some = some || (n->in[k] && (n->in[k]->part || n->in[k]->v.value));
     for (int k = 0; k < n->n_out; ++k) open = open || followed(&n->out[k]);
     if (!some || !open || *n->node->domain) return VN_OK;
     for (size_t i = 0; i < sizeof movers / sizeof *movers; ++i)

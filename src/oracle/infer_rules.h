@@ -28,6 +28,7 @@ bool vn_rule_try(const vn_infer_node_t *n, int64_t channels, vn_ref_t *out);
 
 /* infer_common.c */
 vn_status_t vn_rule_same(vn_infer_node_t *n, int outputs);      /* bit k: output k has the shape of operand 0 */
+vn_status_t vn_rule_dynamic(vn_infer_node_t *n, int param);     /* DynamicQuantizeLinear: codes, scale, zero point */
 vn_status_t vn_rule_broadcast(vn_infer_node_t *n, int first);   /* of all operands from `first` on */
 /* infer_movement.c */
 vn_status_t vn_rule_reshape(vn_infer_node_t *n, int param);

@@ -259,7 +259,80 @@ VN_TEST(hypotheses, the_second_tier_has_a_name) {
     }
 }
 
+/* One operand kept in a narrow type, as compressed weights are. */
+VN_TEST(hypotheses, one_rounded_operand_is_told_from_two) {
+    static const struct {
+        vn_format_t format;
+        bool left;
+        const char *cause, *words;
+    } rows[] = {{VN_FMT_BF16, true, "operands-bf16", "left operand"}, {VN_FMT_BF16, false, "operands-bf16", "right operand"},
+                {VN_FMT_F16, true, "operands-f16", "left operand"}, {VN_FMT_F16, false, "operands-f16", "right operand"}};
+    static const jc_arithmetic_t f32 = {.acc = VN_FMT_F32};
+    const int64_t m = 8, k = 64, n = 8;
+    vn_rng_t rng = vn_test_rng(t);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; ++r) {
+        jc_t c;
+        jc_fill(&rng, JC_NORMAL, a, m * k);
+        jc_fill(&rng, JC_NORMAL, b, k * n);
+        jc_matmul(t, &c, "portable", m, k, n, a, b);
+        for (int64_t i = 0; i < (rows[r].left ? m * k : k * n); ++i) {
+            double *x = rows[r].left ? &a[i] : &b[i];
+            *x = vn_round_to(rows[r].format, *x, VN_RNE, false);
+        }
+        jc_product(&f32, m, k, n, a, b, y);
+        jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(m, n), y));
+        const vn_finding_t *f = jc_judge(t, &c);
+        VN_ASSERT_VERDICT(t, f, VN_CONTRACT_MISMATCH);
+        VN_ASSERT_STR(t, f->cause, rows[r].cause);
+        VN_ASSERT_HAS(t, f->words, rows[r].words);
+        jc_free(&c);
+    }
+}
+
+VN_TEST(hypotheses, a_rounded_argument_is_named) {
+    enum { N = 200 };
+    static const struct {
+        vn_format_t format;
+        const char *cause;
+    } rows[] = {{VN_FMT_BF16, "operands-bf16"}, {VN_FMT_F16, "operands-f16"}};
+    vn_rng_t rng = vn_test_rng(t);
+    for (int r = 0; r < 2; ++r) {
+        jc_t c;
+        jc_fill(&rng, JC_NORMAL, a, N);
+        for (int i = 0; i < N; ++i) y[i] = (float)exp(vn_round_to(rows[r].format, a[i], VN_RNE, false));
+        jc_new(t, &c, "portable");
+        jc_in(t, &c, VN_F32, JC_DIMS(N), a);
+        jc_op(t, &c, "Exp", 13, 1);
+        jc_oracle(t, &c);
+        jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(N), y));
+        VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_CONTRACT_MISMATCH);
+        VN_ASSERT_STR(t, c.found[0].cause, rows[r].cause);
+        jc_free(&c);
+    }
+}
+
+/* Claim JUDGE-2: a flush that is lost in the rounding of the output's rms passes with a note; a larger one is named. */
+VN_TEST(hypotheses, a_small_flush_is_a_note_and_a_large_one_a_cause) {
+    const double p[] = {0, 1, 2, 3, 0x1p-130, 0, 0, 0}, flushed[] = {6, 0};
+    for (int large = 0; large < 2; ++large) {
+        const double q[] = {large ? 0x1p115 : 0x1p100, 1, 1, 1}; /* 2^-15 or 2^-30 beside 6: u times the rms is 2^-22 */
+        jc_t c;
+        jc_matmul(t, &c, "portable", 2, 4, 1, p, q);
+        jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(2, 1), flushed));
+        const vn_finding_t *f = jc_judge(t, &c);
+        VN_ASSERT_VERDICT(t, f, large ? VN_CONTRACT_MISMATCH : VN_EXPLAINED);
+        VN_ASSERT_STR(t, large ? f->cause : f->note, large ? "daz" : "subnormals-flushed");
+        jc_free(&c);
+        jc_matmul(t, &c, "ieee", 2, 4, 1, p, q); /* the strict contract lets neither pass */
+        jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(2, 1), flushed));
+        VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_CONTRACT_MISMATCH);
+        jc_free(&c);
+    }
+}
+
 VN_TEST_MAIN(VN_CASE(hypotheses, planted_arithmetics_are_named), VN_CASE(hypotheses, a_declared_arithmetic_is_no_mismatch),
              VN_CASE(hypotheses, correct_orders_pass_on_every_kind_of_data), VN_CASE(hypotheses, operand_rounding_inside_the_bound_is_named),
              VN_CASE(hypotheses, gemm_and_conv_name_theirs), VN_CASE(hypotheses, a_local_fault_is_never_an_arithmetic),
-             VN_CASE(hypotheses, flushes_are_named_where_only_zeros_are_wrong), VN_CASE(hypotheses, the_second_tier_has_a_name))
+             VN_CASE(hypotheses, flushes_are_named_where_only_zeros_are_wrong), VN_CASE(hypotheses, the_second_tier_has_a_name),
+             VN_CASE(hypotheses, one_rounded_operand_is_told_from_two), VN_CASE(hypotheses, a_rounded_argument_is_named),
+             VN_CASE(hypotheses, a_small_flush_is_a_note_and_a_large_one_a_cause))

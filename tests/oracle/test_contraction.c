@@ -120,6 +120,38 @@ VN_TEST(contraction, gemm_forms_lie_inside) {
     }
 }
 
+/* CONTRACT-15: a separate bias kernel behind a product that was stored narrow */
+VN_TEST(contraction, narrow_sum_before_the_bias) {
+    enum { K = 50 };
+    static double a[M * K], b[K * N], row[K], col[K];
+    const double bias[1] = {3.3};
+    vn_rng_t rng = vn_test_rng(t);
+    bool outside = false;
+    for (int narrow = 0; narrow < 2; ++narrow) {
+        sc_t c;
+        sc_new(t, &c, "", "Gemm", 13,
+               narrow ? "operand=f16,accumulator=f32,result=f16,intermediate=f16" : "operand=f16,accumulator=f32,result=f16");
+        sc_fill(&rng, SC_NORMAL, a, M * K);
+        sc_fill(&rng, SC_NORMAL, b, K * N);
+        sc_in(t, &c, VN_F16, SC_DIMS(M, K), a);
+        sc_in(t, &c, VN_F16, SC_DIMS(K, N), b);
+        sc_in(t, &c, VN_F16, SC_DIMS(1), bias);
+        const vn_ref_t *r = sc_run(t, &c, VN_WANT_VARIANCE);
+        for (int i = 0; i < M * N; ++i) {
+            for (int p = 0; p < K; ++p) {
+                row[p] = sc_get(&c, 0, i / N * K + p);
+                col[p] = sc_get(&c, 1, p * N + i % N);
+            }
+            const double s = sc_round(VN_FMT_F16, sc_dot(&rng, VN_FMT_F32, row, col, K, SC_SEQ, true, false, 0, false), false);
+            const double e = fabs(sc_round(VN_FMT_F16, s + sc_get(&c, 2, 0), false) - r->value[i]);
+            if (narrow) VN_ASSERT_LE(t, e, r->bound[i]);
+            outside = outside || (!narrow && e > r->bound[i]);
+        }
+        sc_free(&c);
+    }
+    VN_ASSERT(t, outside); /* without the permission some result betrays the second store */
+}
+
 /* ---- CONTRACT-3: integers and small grids must be equal ---- */
 
 VN_TEST(contraction, small_grids_demand_equality) {
@@ -623,9 +655,10 @@ VN_TEST(contraction, einsum_ellipsis_and_errors) {
 }
 
 VN_TEST_MAIN(VN_CASE(contraction, bound_true_tight_and_sharp), VN_CASE(contraction, gemm_forms_lie_inside),
-             VN_CASE(contraction, small_grids_demand_equality), VN_CASE(contraction, operands_are_rounded_as_the_contract_says),
-             VN_CASE(contraction, nan_and_infinity_follow_ieee), VN_CASE(contraction, overflow_is_explainable_only_where_it_can_happen),
-             VN_CASE(contraction, flushing_needs_the_contract), VN_CASE(contraction, variance_predicts_random_and_sequential_sums),
-             VN_CASE(contraction, uncertain_operands_widen_the_bound), VN_CASE(contraction, fused_activation_carries_the_bound),
-             VN_CASE(contraction, batches_broadcast_like_numpy), VN_CASE(contraction, same_bits_for_every_thread_count),
-             VN_CASE(contraction, einsum_equals_its_definition), VN_CASE(contraction, einsum_ellipsis_and_errors))
+             VN_CASE(contraction, narrow_sum_before_the_bias), VN_CASE(contraction, small_grids_demand_equality),
+             VN_CASE(contraction, operands_are_rounded_as_the_contract_says), VN_CASE(contraction, nan_and_infinity_follow_ieee),
+             VN_CASE(contraction, overflow_is_explainable_only_where_it_can_happen), VN_CASE(contraction, flushing_needs_the_contract),
+             VN_CASE(contraction, variance_predicts_random_and_sequential_sums), VN_CASE(contraction, uncertain_operands_widen_the_bound),
+             VN_CASE(contraction, fused_activation_carries_the_bound), VN_CASE(contraction, batches_broadcast_like_numpy),
+             VN_CASE(contraction, same_bits_for_every_thread_count), VN_CASE(contraction, einsum_equals_its_definition),
+             VN_CASE(contraction, einsum_ellipsis_and_errors))
