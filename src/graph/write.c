@@ -482,7 +482,7 @@ vn_status_t vn_model_stream(const vn_model_t *m, vn_status_t (*begin)(void *ctx,
     if (s == VN_OK && size > PROTO_LIMIT) s = too_large(size, err);
     if (s == VN_OK) s = begin(ctx, size, err);
     if (s == VN_OK) {
-        stream_t out = {.base.append = stream_append, .append = piece, .ctx = ctx};
+        stream_t out = {.base.append = stream_append, .put = piece, .ctx = ctx};
         onnx__model_proto__pack_to_buffer(p, &out.base);
     }
     release(&w);
