@@ -43,8 +43,13 @@ typedef struct solver {
 } solver_t;
 
 /* Value of a symbolic dimension. It is given `value` if it has none yet. */
+/* A parameter binds all dimensions of its name; "?" is how some exporters write "unknown" and names nothing. */
 static vn_status_t bind(solver_t *s, const char *param, int64_t value, int64_t *bound) {
     bool fresh;
+    if (strcmp(param, "?") == 0) {
+        *bound = value;
+        return VN_OK;
+    }
     vn_name_entry_t *e = vn_names_put(&s->params, param, &fresh);
     if (!e) return vn_fail(s->err, VN_ERR_NOMEM, "out of memory while choosing input shapes");
     if (fresh) {
