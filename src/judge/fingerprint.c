@@ -36,7 +36,8 @@ double vn_rms_limit(void) { return 3; } /* bounds.md, calculus 5: unknown order 
 
 vn_fingerprint_t vn_fingerprint(const vn_ref_t *ref, const vn_measure_t *m, vn_op_class_t cls, double alpha) {
     enum { KAPPA_TENTHS = 54, LEAST = 64, LEAST_TERMS = 16 };
-    vn_fingerprint_t f = {.verdict = VN_PRINT_VOID, .rms = NAN, .rms_limit = NAN, .z_max = NAN, .z_limit = NAN, .bias = NAN, .bias_limit = NAN};
+    vn_fingerprint_t f = {
+        .verdict = VN_PRINT_VOID, .rms = NAN, .rms_limit = NAN, .z_max = NAN, .z_limit = NAN, .bias = NAN, .bias_limit = NAN};
     if (m->sigmas == 0) return f;
     const double n = (double)m->sigmas, clusters = floor(sqrt(n));
     f.rms = sqrt(m->sum_z2 / n);

@@ -210,6 +210,15 @@ static vn_status_t make_void(vn_eval_t *e) {
     return VN_OK;
 }
 
+/* Pointwise results of a region remember the sum that they come from: what is added to it later may enter it first. */
+static void sums_behind(vn_eval_t *e) {
+    int64_t most = 0;
+    for (int k = 0; k < e->n_in; ++k)
+        if (e->in[k].terms > most) most = e->in[k].terms;
+    for (int k = 0; k < e->n_out; ++k)
+        if (e->out[k].value && e->out[k].terms < most) e->out[k].terms = most;
+}
+
 vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const vn_node_t *node, vn_arg_t *in, const vn_bundle_t *outer,
                           vn_ref_t *out, vn_error_t *err) {
     const int64_t version = vn_run_version(run, node->domain);
@@ -226,7 +235,8 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
         return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "operator %s%s%s of opset %lld has no oracle", node->domain, *node->domain ? "." : "", node->op,
                             (long long)version);
     }
-    vn_status_t s = row->eval(&e);
+    vn_status_t s = vn_operands_check(&e);
+    if (s == VN_OK) s = row->eval(&e);
     if (s == VN_OK && uncertain(&e) && row->cls != VN_CLASS_CONTROL) {
         if (row->flags & VN_OP_MAPS)
             s = move_planes(&e, row);
@@ -237,6 +247,7 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
     /* A body's results carry no bound through a control operator: nodes inside are judged, the operator itself makes no statement. */
     if (s == VN_OK && row->cls == VN_CLASS_CONTROL && !run->fn) s = make_void(&e);
     const bool open_operands = uncertain(&e);
+    if (s == VN_OK && run->region && row->cls <= VN_CLASS_ELEMENTARY) sums_behind(&e);
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) {
         s = finish(&e, k);
         if (open_operands) out[k].demand_equal = false; /* one rounding of an uncertain operand is no longer one value */

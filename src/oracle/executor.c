@@ -87,6 +87,7 @@ static vn_status_t take_operand(const vn_oracle_run_t *run, const vn_scope_t *sc
     if (run->region && slot && slot->ref && slot->ref->value) {
         const vn_ref_t *r = slot->ref;
         arg->value = r->value;
+        arg->terms = r->terms;
         if (r->bound && !all_zero(r->bound, r->count)) {
             arg->err = r->bound;
             arg->var = r->var;

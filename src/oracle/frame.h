@@ -47,6 +47,8 @@ int64_t vn_run_version(const vn_oracle_run_t *run, const char *domain);
  */
 vn_status_t vn_run_attrs(const vn_oracle_run_t *run, const vn_node_t *node, vn_arena_t **arena, vn_node_t *copy, vn_error_t *err);
 
+/** Before a row runs: operands that the standard demands are there, and tensors where it has no sequences. Errors: SHAPE, DTYPE. */
+vn_status_t vn_operands_check(vn_eval_t *e);
 /** One node with slots as operands; fills out[0..n_outputs). The rows' frame. */
 vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const vn_node_t *node, vn_arg_t *in, const vn_bundle_t *outer,
                           vn_ref_t *out, vn_error_t *err);

@@ -125,10 +125,8 @@ static vn_status_t infer_node(vn_infer_t *ctx, vn_fact_scope_t *scope, const vn_
         s = vn_infer_is_control(&node) ? vn_infer_control(&n) : vn_infer_operator(&n);
     } else if (s == VN_OK) {
         const vn_function_t *f = vn_model_function(ctx->run.model, node.domain, node.op, node.overload);
-        if (f)
-            s = infer_function(&n, f);
-        else
-            n.why = vn_infer_why(&n, "the operator has no oracle");
+        if (f) s = infer_function(&n, f);
+        for (int k = 0; k < node.n_outputs && !f && s == VN_OK; ++k) n.out[k].v.reason = vn_infer_why(&n, "the operator has no oracle");
     }
     for (int k = 0; k < node.n_outputs && s == VN_OK; ++k) {
         vn_fact_t *to;
@@ -237,7 +235,8 @@ vn_status_t vn_oracle_infer(const vn_model_t *m, const vn_bundle_t *inputs, vn_i
     if (!out->arena) return vn_fail(err, VN_ERR_NOMEM, "inference: no memory");
     vn_contract_t contract;
     vn_error_t local = {0}; /* rows write texts that are looked at here */
-    vn_infer_t ctx = {.run = {.model = m, .contract = &contract, .want = VN_WANT_VALUE, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""},
+    /* with bounds: only then rows say which elements are open (index out of range) */
+    vn_infer_t ctx = {.run = {.model = m, .contract = &contract, .want = VN_WANT_BOUND, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""},
                       .arena = out->arena, .top = m->graph, .inputs = inputs, .work = VN_INFER_WORK, .steps = 1 << 18};
     vn_fact_scope_t scope = {0};
     vn_status_t s = vn_contract_builtin("portable", &contract) ? VN_OK : vn_fail(&local, VN_ERR_INTERNAL, "no contract 'portable'");

@@ -48,7 +48,7 @@ vn_status_t vn_rule_reshape(vn_infer_node_t *n, int param) {
             out[k] = vn_rule_dim(n, 0, k);
             if (out[k] >= 0) continue;
             if (k < x->rank)
-                have[k] = 1, want[k] = 1; /* open, but the same on both sides */
+                have[k] = 1, want[k] = 1; /* open, but the same on both sides (not 0: of nothing, -1 could be any number) */
             else
                 ++unknown;
         }

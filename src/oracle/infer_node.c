@@ -102,6 +102,7 @@ vn_status_t vn_infer_row(const vn_infer_node_t *n, vn_arg_t *args, vn_ref_t *out
     vn_contract_t contract = vn_contract_resolve(n->ctx->run.contract, main);
     vn_eval_t e = {.model = n->ctx->run.model, .graph = n->graph, .node = n->node, .version = n->version, .contract = &contract,
                    .want = VN_WANT_VALUE, .n_in = n->n_in, .n_out = n->n_out, .in = args, .out = out, .run = &n->ctx->run, .err = err};
+    VN_TRY(vn_operands_check(&e));
     return n->row->infer(&e);
 }
 

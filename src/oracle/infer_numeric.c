@@ -242,7 +242,6 @@ vn_status_t vn_rule_grid_sample(vn_infer_node_t *n, int param) {
     const int rank = vn_rule_rank(n, 0) >= 0 ? vn_rule_rank(n, 0) : vn_rule_rank(n, 1);
     int64_t d[VN_MAX_RANK];
     for (int k = 0; k < rank; ++k) d[k] = k < 2 ? vn_rule_dim(n, 0, k) : vn_rule_dim(n, 1, k - 1);
-    if (rank > 0 && d[0] < 0) d[0] = vn_rule_dim(n, 1, 0);
     vn_rule_out(n, 0, VN_UNDEFINED, rank, d);
     return VN_OK;
 }

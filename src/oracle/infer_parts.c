@@ -81,7 +81,7 @@ static vn_status_t move(vn_infer_node_t *n, const mover_t *m) {
         if (!a || !b || a->count != b->count || a->count > VN_INFER_PART || !followed(&n->out[k])) continue;
         for (int64_t i = 0; i < a->count; ++i) {
             v[i] = vn_tensor_get_i64(a, i);
-            known[i] = vn_tensor_get_i64(b, i) != 0;
+            known[i] = vn_tensor_get_i64(b, i) != 0 && !(values[k].flags && (values[k].flags[i] & VN_EL_VOID)); /* index out of range */
         }
         s = set(n, k, v, known, (int)a->count);
     }

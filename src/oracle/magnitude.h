@@ -30,9 +30,13 @@ double vn_sq_scale(const vn_extent_t *e);
 /** True if no product of scaled magnitudes (squares) of the two operands leaves the normal range of f32. */
 bool vn_mag_fits(const vn_extent_t *a, const vn_extent_t *b);
 bool vn_sq_fits(const vn_extent_t *a, const vn_extent_t *b);
-/** out[i] = |x[i]| scale rounded up to f32 (x finite); out[i] = (x[i] scale)^2 rounded to nearest. */
+/** out[i] = |x[i]| scale rounded up to f32 (x finite). */
 void vn_mag_f32(const double *x, int64_t n, double scale, float *out);
-void vn_sq_f32(const double *x, int64_t n, double scale, float *out);
+/** Both at once: mag as above, sq[i] = (x[i] sq_scale)^2 rounded to nearest; either may be NULL. */
+void vn_mag_sq_f32(const double *x, int64_t n, double mag_scale, float *mag, double sq_scale, float *sq);
+/** The same for operands that are f32 as they stand: half the memory to read. */
+vn_extent_t vn_extent_f32(const float *x, int64_t n);
+void vn_mag_sq_of_f32(const float *x, int64_t n, double mag_scale, float *mag, double sq_scale, float *sq);
 
 /** What each term may have lost to underflow in f64: 0 if no product of nonzero operands can be subnormal. */
 static inline double vn_mag_lost(const vn_extent_t *a, const vn_extent_t *b) { return a->min * b->min >= 0x1p-1022 ? 0 : 0x1p-1074; }

@@ -6,6 +6,8 @@
  * Claim ELEM-7 (quotient by reciprocal): x (1/y) is within 3u |q| + eta (|x| + 2) of q, a second tier named reciprocal-quotient.
  * Claim ELEM-8 (uncertain operands): sums ea + eb; products |a| eb + |b| ea + ea eb; quotients (ea + |q| eb) / (|b| - eb), no statement if
  *   eb >= |b|.
+ * Claim REGION-2 (folding): a back end may multiply a constant factor into the weights of the sum before it, and start that sum from what is
+ *   added after it: + 2u per product of a sum inside a region, + g(n + 1) |c| for an exact addend c after a sum of n terms.
  * Claim ELEM-9 (pow): t ulp(y) + tau; uncertain operands by the four corners, since x^b is monotone in either argument for x > 0.
  */
 #include "oracle/elementwise.h"
@@ -18,6 +20,7 @@ typedef struct job {
     double *value, *lo, *bound, *wide, *var, *own;
     vn_spacing_t ulp, promised;
     double t, c, tau, u, eta, quotient; /* quotient: allowance of the reciprocal form in u, 0 = none */
+    double fold_a, fold_b;              /* relative allowance of an exact operand that may enter the sum behind the other (claim REGION-2) */
     vn_flagger_t flags;
 } job_t;
 
@@ -206,7 +209,7 @@ static void piece(void *ctx, const vn_piece_t *p) {
             const int64_t o = p->out + i, ka = p->at[0] + i * sa, kb = p->at[1] + i * sb;
             const double x = j->a[ka], z = j->b[kb];
             const double s = j->doubtful ? spread(j, o, x, vn_doubt_at(&j->da, ka, x), z, vn_doubt_at(&j->db, kb, z), y[i]) : 0;
-            const double e = local_error(j, y[i], s) + s;
+            const double e = local_error(j, y[i], s) + s + j->fold_a * fabs(x) + j->fold_b * fabs(z);
             j->bound[o] = e;
             if (j->wide && isfinite(y[i])) {
                 double w = e;
@@ -263,6 +266,10 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     j.wide = r->wide;
     j.var = r->var;
     j.own = op == VN_PAIR_POW ? r->own : NULL; /* elsewhere value + lo is exact, or within 2^-100 */
+    if (vn_in_region(e) && (op == VN_PAIR_ADD || op == VN_PAIR_SUB)) {
+        if (e->in[0].terms && !vn_doubt_any(&j.db)) j.fold_b = vn_gamma((double)e->in[0].terms + 1, j.u);
+        if (e->in[1].terms && !vn_doubt_any(&j.da)) j.fold_a = vn_gamma((double)e->in[1].terms + 1, j.u);
+    }
     vn_bcast_run(&plan, piece, &j);
     if (j.flags.failed) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");
     if (j.demand) vn_out_rounded(e, 0);

@@ -382,6 +382,8 @@ static vn_status_t infer_concat(vn_eval_t *e) {
     VN_TRY(vn_eval_axis(e, vn_node_int(e->node, "axis", 1), s.rank, &axis));
     for (int k = 1; k < e->n_in; ++k) {
         if (e->in[k].t->rank != s.rank) return vn_eval_fail(e, VN_ERR_SHAPE, "part %d has rank %d, part 0 has rank %d", k, e->in[k].t->rank, s.rank);
+        for (int d = 0; d < s.rank; ++d)
+            if (d != axis && e->in[k].t->dims[d] != s.d[d]) return vn_eval_fail(e, VN_ERR_SHAPE, "part %d has another shape than part 0", k);
         if (!vn_i64_add(s.d[axis], e->in[k].t->dims[axis], &s.d[axis])) return vn_eval_fail(e, VN_ERR_RANGE, "the joined dimension overflows");
     }
     return vn_move_infer(e, 0, e->in[0].t->dtype, &s);

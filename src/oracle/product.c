@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "oracle/blas.h"
+#include "oracle/elementwise.h"
 #include "oracle/tiles.h"
 
 /* ---- factors ---- */
@@ -29,9 +30,11 @@ vn_status_t vn_factor_input(vn_eval_t *e, int k, int position, vn_factor_t *f) {
     *f = (vn_factor_t){0};
     if (!x) return VN_ERR_NOMEM;
     vn_factor_plane(x, vn_arg_err(e, k), e->in[k].var, t->count, own, f);
+    if (t->dtype == VN_F32 && e->in[k].owned && !f->err) f->raw = t->data; /* not in a region, where values are unrounded */
     const bool asked = c->operand_mask == 0 || (c->operand_mask >> position & 1);
     if (!asked || own == VN_FMT_NONE || !narrower(c->operand, own)) return VN_OK;
     f->format = c->operand;
+    f->raw = NULL;
     const size_t n = (size_t)(t->count ? t->count : 1);
     f->owned_x = vn_realloc(NULL, n, sizeof(double));
     if (!f->owned_x) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld rounded operands", (long long)t->count);
@@ -98,11 +101,16 @@ static bool make_sub(vn_factor_t *f) {
     return f->sub != NULL;
 }
 
-static bool make_f32(const vn_factor_t *f, double scale, void (*fn)(const double *, int64_t, double, float *), float **out) {
-    *out = scratch(f->count, sizeof(float));
-    if (*out) fn(f->x, f->count, scale, *out);
-    return *out != NULL;
+/* The f32 planes that the product wants. */
+static bool make_f32(vn_factor_t *f, bool mag, bool sq) {
+    if (mag && !(f->mag = scratch(f->count, sizeof(float)))) return false;
+    if (sq && !(f->sq = scratch(f->count, sizeof(float)))) return false;
+    if (f->raw) vn_mag_sq_of_f32(f->raw, f->count, f->mag_scale, f->mag, f->sq_scale, f->sq);
+    else vn_mag_sq_f32(f->x, f->count, f->mag_scale, f->mag, f->sq_scale, f->sq);
+    return true;
 }
+
+static vn_extent_t extent_of(const vn_factor_t *f) { return f->raw ? vn_extent_f32(f->raw, f->count) : vn_extent(f->x, f->count); }
 
 /* ---- constants of a product ---- */
 
@@ -145,6 +153,7 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
                         .mag_unscale = 1,
                         .sq_unscale = 1,
                         .var_scale = 1,
+                        .extra_rel = vn_in_region(e) ? 2 : 0, /* a factor after the sum may have been multiplied into either operand: REGION-2 */
                         .depth = depth};
     *a = *b = (vn_factor_t){0};
     out->terms = depth + (bias ? 1 : 0);
@@ -152,8 +161,8 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
     p->compensated = (fa && fa->p > 32) || (fb && fb->p > 32) || acc->p > 32;
     p->exact_products = fa && fb && !p->uncertain && fa->p + fb->p <= acc->p;
     p->no_underflow = p->exact_products && fa->eta * fb->eta >= (c->ftz ? acc->tau : acc->eta);
-    p->a.extent = vn_extent(p->a.x, p->a.count);
-    p->b.extent = vn_extent(p->b.x, p->b.count);
+    p->a.extent = extent_of(&p->a);
+    p->b.extent = extent_of(&p->b);
     const vn_extent_t ec = bias ? vn_extent(bias->c, bias->count) : (vn_extent_t){0};
     p->lost = p->uncertain ? 0x1p-1074 : vn_mag_lost(&p->a.extent, &p->b.extent);
     p->nonfinite = p->a.extent.nonfinite || p->b.extent.nonfinite;
@@ -177,7 +186,6 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
             p->a.mag_scale = vn_mag_scale(&p->a.extent);
             p->b.mag_scale = vn_mag_scale(&p->b.extent);
             p->mag_unscale = 1 / p->a.mag_scale / p->b.mag_scale;
-            good = make_f32(&p->a, p->a.mag_scale, vn_mag_f32, &p->a.mag) && make_f32(&p->b, p->b.mag_scale, vn_mag_f32, &p->b.mag);
         } else if (!p->compensated || p->uncertain) {
             good = make_dmag(&p->a) && make_dmag(&p->b);
         }
@@ -198,9 +206,9 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
             p->a.sq_scale = vn_sq_scale(&p->a.extent);
             p->b.sq_scale = vn_sq_scale(&p->b.extent);
             p->sq_unscale = 1 / (p->a.sq_scale * p->a.sq_scale) / (p->b.sq_scale * p->b.sq_scale);
-            good = make_f32(&p->a, p->a.sq_scale, vn_sq_f32, &p->a.sq) && make_f32(&p->b, p->b.sq_scale, vn_sq_f32, &p->b.sq);
         }
     }
+    if (good && (p->f32_mag || p->f32_sq)) good = make_f32(&p->a, p->f32_mag, p->f32_sq) && make_f32(&p->b, p->f32_mag, p->f32_sq);
     return good ? VN_OK
                 : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for magnitudes of %lld and %lld operands", (long long)p->a.count,
                                (long long)p->b.count);

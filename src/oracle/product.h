@@ -13,6 +13,7 @@
 typedef struct vn_factor {
     int64_t count;
     const double *x;   /* values as the contract reads them */
+    const float *raw;  /* the same as f32, where the tensor holds them so; NULL otherwise */
     const double *err; /* sound uncertainty, NULL = exact */
     const double *var;
     float *mag, *sq; /* |x| and x^2, scaled, for the f32 path */

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/blas.h"
 #include "oracle/recurrent.h"
 
 /* Products of a plane with a weight matrix: value, absolute sum, carried error, sum of squares, carried variance. */
@@ -17,11 +18,13 @@ typedef struct planes {
     double *v, *a, *e, *q, *s;
 } planes_t;
 
+enum { COLUMNS = 256 };
+
 typedef struct state {
     vn_rnn_layer_t *l;
     int64_t width;       /* gates * hidden */
     planes_t xw, hr, rh; /* [steps*batch, width], [batch, width], [batch, hidden] of the reset state (GRU) */
-    double *r_abs, *r_sq;
+    double *r_tiles;     /* tiles of COLUMNS columns, each [hidden, COLUMNS]: a step streams the weights once, front to back */
     double *hv, *ha, *he, *hq, *hs; /* operand planes of a step */
     vn_tri_t *z;         /* [hidden] scratch: reset gate */
     vn_tri_t *reset, *update; /* [batch*hidden] */
@@ -101,15 +104,80 @@ static void operand(state_t *s, const vn_tri_t *h) {
     }
 }
 
-static void recur(state_t *s, int64_t first, int64_t n, planes_t *out, int64_t ld) {
+/* Row k of the weights times what the state holds at k, added to the planes of n columns. */
+typedef struct factors {
+    double v, a, e, q, s;
+} factors_t;
+
+VN_CLONES static void add_value(int64_t n, const double *restrict r, double f, double *restrict v) {
+    for (int64_t j = 0; j < n; ++j) v[j] += f * r[j];
+}
+
+VN_CLONES static void add_bound(int64_t n, const double *restrict r, factors_t f, double *restrict a, double *restrict e) {
+    for (int64_t j = 0; j < n; ++j) {
+        const double x = fabs(r[j]);
+        a[j] += f.a * x;
+        e[j] += f.e * x;
+    }
+}
+
+VN_CLONES static void add_squares(int64_t n, const double *restrict r, factors_t f, double *restrict q, double *restrict s) {
+    for (int64_t j = 0; j < n; ++j) {
+        const double x = r[j] * r[j];
+        q[j] += f.q * x;
+        s[j] += f.s * x;
+    }
+}
+
+typedef struct recurrence {
+    const state_t *s;
+    int64_t first, n, ld;
+    const planes_t *out;
+} recurrence_t;
+
+/* The wanted columns of one tile, all planes; every column adds its terms in the order of k, so threads do not matter. */
+static void recur_tile(const recurrence_t *c, int64_t tile) {
+    const state_t *s = c->s;
     const vn_rnn_layer_t *l = s->l;
-    multiply(l, l->batch, n, l->hidden, s->hv, l->r, first, out->v, ld);
-    if (!l->bound) return;
-    multiply(l, l->batch, n, l->hidden, s->ha, s->r_abs, first, out->a, ld);
-    multiply(l, l->batch, n, l->hidden, s->he, s->r_abs, first, out->e, ld);
-    if (!l->variance) return;
-    multiply(l, l->batch, n, l->hidden, s->hq, s->r_sq, first, out->q, ld);
-    multiply(l, l->batch, n, l->hidden, s->hs, s->r_sq, first, out->s, ld);
+    const int64_t start = tile * COLUMNS, last = c->first + c->n, begin = start > c->first ? start : c->first, end = start + COLUMNS < last ? start + COLUMNS : last;
+    const int64_t n = end - begin;
+    const double *weights = s->r_tiles + start * l->hidden + (begin - start);
+    for (int64_t b = 0; b < l->batch; ++b) {
+        const int64_t at = b * c->ld + begin - c->first;
+        double *const planes[] = {c->out->v, l->bound ? c->out->a : NULL, l->bound ? c->out->e : NULL, l->variance ? c->out->q : NULL, l->variance ? c->out->s : NULL};
+        for (int p = 0; p < 5; ++p)
+            if (planes[p]) memset(planes[p] + at, 0, (size_t)n * sizeof(double));
+        for (int64_t k = 0; k < l->hidden; ++k) {
+            const double *r = weights + k * COLUMNS;
+            const int64_t i = b * l->hidden + k;
+            add_value(n, r, s->hv[i], planes[0] + at);
+            if (l->bound) add_bound(n, r, (factors_t){.a = s->ha[i], .e = s->he[i]}, planes[1] + at, planes[2] + at);
+            if (l->variance) add_squares(n, r, (factors_t){.q = s->hq[i], .s = s->hs[i]}, planes[3] + at, planes[4] + at);
+        }
+    }
+}
+
+static void recur_range(void *ctx, int64_t begin, int64_t end) {
+    const recurrence_t *c = ctx;
+    for (int64_t t = begin; t < end; ++t) recur_tile(c, c->first / COLUMNS + t);
+}
+
+static void recur(state_t *s, int64_t first, int64_t n, planes_t *out, int64_t ld) {
+    recurrence_t c = {.s = s, .first = first, .n = n, .ld = ld, .out = out};
+    if (n > 0) vn_parallel((first + n - 1) / COLUMNS - first / COLUMNS + 1, 1, recur_range, &c);
+}
+
+/* Weights [width, hidden] or [hidden, width] as tiles. */
+static double *tiles_of(const vn_rnn_layer_t *l, int64_t width) {
+    size_t n;
+    const int64_t columns = (width + COLUMNS - 1) / COLUMNS * COLUMNS;
+    if (!vn_size_mul((size_t)columns, (size_t)l->hidden, &n)) return NULL;
+    double *y = vn_alloc(n ? n : 1, sizeof *y);
+    for (int64_t j = 0; y && j < width; ++j) {
+        double *column = y + j / COLUMNS * COLUMNS * l->hidden + j % COLUMNS;
+        for (int64_t k = 0; k < l->hidden; ++k) column[k * COLUMNS] = l->w_turned ? l->r[k * width + j] : l->r[j * l->hidden + k];
+    }
+    return y;
 }
 
 /* A sum of `n` terms: value v, absolute sum a, sum of squares q, carried error e, carried variance s. */
@@ -270,8 +338,7 @@ vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
                 planes_new(&s.hr, (size_t)(l->batch * s.width), l->bound, l->variance);
     double **planes[] = {&s.hv, &s.ha, &s.he, &s.hq, &s.hs};
     for (int i = 0; i < 5; ++i) good &= (*planes[i] = vn_alloc(room, sizeof(double))) != NULL;
-    if (l->bound) good &= (s.r_abs = mapped(l->r, s.width * l->hidden, false)) != NULL;
-    if (l->variance) good &= (s.r_sq = mapped(l->r, s.width * l->hidden, true)) != NULL;
+    good &= (s.r_tiles = tiles_of(l, s.width)) != NULL;
     if (l->kind == 'G') {
         good &= planes_new(&s.rh, room, l->bound, l->variance);
         s.z = vn_alloc(room, sizeof *s.z);
@@ -290,8 +357,7 @@ vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
     planes_free(&s.hr);
     planes_free(&s.rh);
     for (int i = 0; i < 5; ++i) vn_free(*planes[i]);
-    vn_free(s.r_abs);
-    vn_free(s.r_sq);
+    vn_free(s.r_tiles);
     vn_free(s.z);
     vn_free(s.reset);
     vn_free(s.update);

@@ -15,6 +15,7 @@ typedef struct vn_arg {
     const double *err;    /* sound absolute uncertainty per element, NULL = exact */
     const double *var;
     bool owned;           /* private: value was made by vn_arg_f64 */
+    int64_t terms;        /* in a region: terms of the largest sum behind it */
     bool unknown;         /* in a region: some element is no statement at all; the frame voids what comes of it */
     const vn_value_t *v;  /* sequences, optionals; else a tensor value */
 } vn_arg_t;

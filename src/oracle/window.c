@@ -49,6 +49,11 @@ static vn_status_t read_axes(vn_eval_t *e, int n, const int64_t *in, const int64
         if (in[i] > INT64_C(1) << 40 || k[i] > INT32_MAX)
             return vn_eval_fail(e, VN_ERR_RANGE, "an axis of %lld elements, a window of %lld", (long long)in[i], (long long)k[i]);
         out->axis[i] = (vn_window_t){.in = in[i], .kernel = k[i], .stride = s[i], .dilation = d[i]};
+        /* Far more padding than there is to pad: a hostile count, not a model. */
+        const int64_t enough = in[i] + (k[i] - 1) * d[i] + (1 << 16);
+        if (p[i] > enough || p[n + i] > enough)
+            return vn_eval_fail(e, VN_ERR_RANGE, "padding of %lld and %lld beside an axis of %lld elements", (long long)p[i],
+                                (long long)p[n + i], (long long)in[i]);
         if (*mode == NOTSET) {
             out->axis[i].lo = p[i];
             out->axis[i].hi = p[n + i];

@@ -26,13 +26,15 @@ static int exit_of(vn_test_t *t, vn_verdict_t a, vn_verdict_t b, const char *cau
 }
 
 VN_TEST(record, exit_status_of_every_verdict) {
-    static const int status[VN_VERDICT_COUNT] = {[VN_NOT_RUN] = 3, [VN_EXACT] = 0, [VN_REPLAYED] = 0, [VN_EXPLAINED] = 0, [VN_SPEC_OPEN] = 0,
-                                                 [VN_CONTRACT_MISMATCH] = 1, [VN_SUSPECT] = 1, [VN_BUG] = 1, [VN_NONDETERMINISTIC] = 1,
-                                                 [VN_UNINFORMATIVE] = 3, [VN_UNSUPPORTED] = 3, [VN_CRASHED] = 3, [VN_TIMEOUT] = 3};
+    static const int status[VN_VERDICT_COUNT] = {
+        [VN_NOT_RUN] = 3,           [VN_EXACT] = 0,   [VN_REPLAYED] = 0, [VN_EXPLAINED] = 0,        [VN_SPEC_OPEN] = 0,
+        [VN_CONTRACT_MISMATCH] = 1, [VN_SUSPECT] = 1, [VN_BUG] = 1,      [VN_NONDETERMINISTIC] = 1, [VN_UNINFORMATIVE] = 3,
+        [VN_UNSUPPORTED] = 3,       [VN_CRASHED] = 3, [VN_TIMEOUT] = 3};
     for (int v = 0; v < VN_VERDICT_COUNT; ++v) {
         VN_ASSERT_EQ(t, exit_of(t, VN_EXACT, (vn_verdict_t)v, NULL, NULL, NULL), status[v]);
-        VN_ASSERT_EQ(t, exit_of(t, VN_BUG, (vn_verdict_t)v, NULL, NULL, NULL), 1);                       /* a failure outranks all */
-        VN_ASSERT_EQ(t, exit_of(t, VN_EXACT, (vn_verdict_t)v, NULL, vn_verdict_name((vn_verdict_t)v), NULL), 0); /* every verdict can be allowed */
+        VN_ASSERT_EQ(t, exit_of(t, VN_BUG, (vn_verdict_t)v, NULL, NULL, NULL), 1); /* a failure outranks all */
+        VN_ASSERT_EQ(t, exit_of(t, VN_EXACT, (vn_verdict_t)v, NULL, vn_verdict_name((vn_verdict_t)v), NULL),
+                     0); /* every verdict can be allowed */
         VN_ASSERT_EQ(t, exit_of(t, VN_REPLAYED, (vn_verdict_t)v, NULL, NULL, vn_verdict_name((vn_verdict_t)v)), 1);
         vn_record_t *r = vn_record_new();
         add(t, r, (vn_verdict_t)v, NULL);
@@ -90,8 +92,9 @@ VN_TEST(record, allow_and_fail_on) {
 VN_TEST(record, a_new_row_knows_nothing) {
     vn_record_t *r = vn_record_new();
     const vn_row_t *row = vn_record_row(r);
-    const double numbers[] = {row->error_over_bound, row->rms_ratio, row->z_max, row->sign_bias, row->ulp_max, row->max_abs_error, row->impact,
-                              row->oracle_over_bound, row->first_expected, row->first_actual, row->detection_smallest};
+    const double numbers[] = {
+        row->error_over_bound, row->rms_ratio,         row->z_max,          row->sign_bias,    row->ulp_max,           row->max_abs_error,
+        row->impact,           row->oracle_over_bound, row->first_expected, row->first_actual, row->detection_smallest};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) VN_ASSERT(t, isnan(numbers[i]));
     VN_ASSERT_EQ(t, row->first_index, -1);
     VN_ASSERT_EQ(t, row->deterministic, -1);
@@ -144,5 +147,6 @@ VN_TEST(record, allocations_that_fail_leave_the_record_whole) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(record, exit_status_of_every_verdict), VN_CASE(record, nothing_is_passed_by_default), VN_CASE(record, allow_and_fail_on),
-             VN_CASE(record, a_new_row_knows_nothing), VN_CASE(record, grows_and_keeps_its_rows), VN_CASE(record, allocations_that_fail_leave_the_record_whole))
+VN_TEST_MAIN(VN_CASE(record, exit_status_of_every_verdict), VN_CASE(record, nothing_is_passed_by_default),
+             VN_CASE(record, allow_and_fail_on), VN_CASE(record, a_new_row_knows_nothing), VN_CASE(record, grows_and_keeps_its_rows),
+             VN_CASE(record, allocations_that_fail_leave_the_record_whole))

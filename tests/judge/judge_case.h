@@ -40,10 +40,8 @@ static inline vn_tensor_t *jc_tensor(vn_test_t *t, vn_dtype_t type, const int64_
     vn_tensor_t *v;
     VN_ASSERT_OK(t, vn_tensor_new(type, jc_rank(dims), dims, &v, NULL));
     for (int64_t i = 0; i < v->count; ++i)
-        if (vn_dtype_is_float(type))
-            vn_tensor_set_f64(v, i, x[i]);
-        else
-            vn_tensor_set_i64(v, i, (int64_t)x[i]);
+        if (vn_dtype_is_float(type)) vn_tensor_set_f64(v, i, x[i]);
+        else vn_tensor_set_i64(v, i, (int64_t)x[i]);
     return v;
 }
 
@@ -64,15 +62,19 @@ static inline vn_tensor_t *jc_in(vn_test_t *t, jc_t *c, vn_dtype_t type, const i
 /** The node, after its inputs; attributes may be set before jc_oracle. */
 static inline void jc_op(vn_test_t *t, jc_t *c, const char *op, int64_t version, int n_out) {
     VN_ASSERT_OK_ERR(t, vn_model_set_opset(c->model, "", version, &c->err), c->err);
-    VN_ASSERT_OK_ERR(t, vn_graph_add_node(c->model->graph, "n", op, "", c->n_in, jc_in_names, n_out, jc_out_names, &c->node, &c->err), c->err);
-    for (int k = 0; k < n_out; ++k) VN_ASSERT_OK_ERR(t, vn_graph_add_output(c->model->graph, jc_out_names[k], VN_UNDEFINED, -1, NULL, &c->err), c->err);
+    VN_ASSERT_OK_ERR(t, vn_graph_add_node(c->model->graph, "n", op, "", c->n_in, jc_in_names, n_out, jc_out_names, &c->node, &c->err),
+                     c->err);
+    for (int k = 0; k < n_out; ++k)
+        VN_ASSERT_OK_ERR(t, vn_graph_add_output(c->model->graph, jc_out_names[k], VN_UNDEFINED, -1, NULL, &c->err), c->err);
     c->n_out = n_out;
 }
 
 static inline void jc_oracle(vn_test_t *t, jc_t *c) {
     VN_ASSERT_OK_ERR(t, vn_model_finish(c->model, &c->err), c->err);
     c->node = &c->model->graph->nodes[0];
-    VN_ASSERT_OK_ERR(t, vn_oracle_node(c->model, c->node, (const vn_value_t *const *)c->in, NULL, &c->contract, VN_WANT_VARIANCE, c->refs, &c->err), c->err);
+    VN_ASSERT_OK_ERR(
+        t, vn_oracle_node(c->model, c->node, (const vn_value_t *const *)c->in, NULL, &c->contract, VN_WANT_VARIANCE, c->refs, &c->err),
+        c->err);
 }
 
 /** The back end's output k (takes over v; NULL: not returned). */
@@ -88,10 +90,18 @@ static inline void jc_gives_again(jc_t *c, int k, vn_tensor_t *v) {
 }
 
 static inline vn_question_t jc_question(const jc_t *c) {
-    return (vn_question_t){.model = c->model, .node = c->node, .inputs = (const vn_value_t *const *)c->in, .contract = &c->contract, .refs = c->refs,
-                           .n_outputs = c->n_out, .actual = (const vn_value_t *const *)c->actual,
-                           .actual2 = c->repeated ? (const vn_value_t *const *)c->again : NULL, .poison_left = c->poison, .guard_broken = c->guard,
-                           .alpha = 1e-6 / 6, .effort = VN_EFFORT_NORMAL};
+    return (vn_question_t){.model = c->model,
+                           .node = c->node,
+                           .inputs = (const vn_value_t *const *)c->in,
+                           .contract = &c->contract,
+                           .refs = c->refs,
+                           .n_outputs = c->n_out,
+                           .actual = (const vn_value_t *const *)c->actual,
+                           .actual2 = c->repeated ? (const vn_value_t *const *)c->again : NULL,
+                           .poison_left = c->poison,
+                           .guard_broken = c->guard,
+                           .alpha = 1e-6 / 6,
+                           .effort = VN_EFFORT_NORMAL};
 }
 
 static inline vn_finding_t *jc_judge(vn_test_t *t, jc_t *c) {
@@ -110,19 +120,19 @@ static inline void jc_free(jc_t *c) {
     vn_model_free(c->model);
 }
 
-#define VN_ASSERT_VERDICT(t, finding, wanted)                                                                                                       \
-    do {                                                                                                                                            \
-        const vn_finding_t *f_ = (finding);                                                                                                         \
-        if (f_->verdict != (wanted))                                                                                                                \
-            vn_test_fail(t, __FILE__, __LINE__, "%s (cause '%s', note '%s'), expected %s\n    %s\n    %s", vn_verdict_name(f_->verdict), f_->cause, \
-                         f_->note, vn_verdict_name(wanted), f_->words, f_->rungs);                                                                  \
+#define VN_ASSERT_VERDICT(t, finding, wanted)                                                                                            \
+    do {                                                                                                                                 \
+        const vn_finding_t *f_ = (finding);                                                                                              \
+        if (f_->verdict != (wanted))                                                                                                     \
+            vn_test_fail(t, __FILE__, __LINE__, "%s (cause '%s', note '%s'), expected %s\n    %s\n    %s", vn_verdict_name(f_->verdict), \
+                         f_->cause, f_->note, vn_verdict_name(wanted), f_->words, f_->rungs);                                            \
     } while (0)
-#define VN_ASSERT_PASSES(t, finding)                                                                                                              \
-    do {                                                                                                                                          \
-        const vn_finding_t *f_ = (finding);                                                                                                       \
-        if (!vn_verdict_passes(f_->verdict))                                                                                                      \
-            vn_test_fail(t, __FILE__, __LINE__, "%s (cause '%s', note '%s') on a correct result\n    %s\n    %s", vn_verdict_name(f_->verdict),   \
-                         f_->cause, f_->note, f_->words, f_->rungs);                                                                              \
+#define VN_ASSERT_PASSES(t, finding)                                                                              \
+    do {                                                                                                          \
+        const vn_finding_t *f_ = (finding);                                                                       \
+        if (!vn_verdict_passes(f_->verdict))                                                                      \
+            vn_test_fail(t, __FILE__, __LINE__, "%s (cause '%s', note '%s') on a correct result\n    %s\n    %s", \
+                         vn_verdict_name(f_->verdict), f_->cause, f_->note, f_->words, f_->rungs);                \
     } while (0)
 
 /* ---- products as a back end would compute them ---- */
@@ -137,7 +147,9 @@ typedef struct jc_arithmetic {
     jc_order_t order;
 } jc_arithmetic_t;
 
-static inline double jc_round(vn_format_t f, double x) { return f == VN_FMT_F32 ? (double)(float)x : f == VN_FMT_NONE ? x : vn_round_to(f, x, VN_RNE, false); }
+static inline double jc_round(vn_format_t f, double x) {
+    return f == VN_FMT_F32 ? (double)(float)x : f == VN_FMT_NONE ? x : vn_round_to(f, x, VN_RNE, false);
+}
 
 static inline double jc_pairwise(vn_format_t f, const double *x, int64_t n) {
     if (n <= 2) return n == 1 ? x[0] : jc_round(f, x[0] + x[1]);
@@ -175,13 +187,17 @@ typedef enum jc_data { JC_NORMAL, JC_POSITIVE, JC_OFFSET, JC_SORTED, JC_FEW, JC_
 static inline void jc_fill(vn_rng_t *rng, jc_data_t kind, double *x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
         const double g = vn_rng_normal(rng);
-        x[i] = (float)(kind == JC_POSITIVE ? fabs(g) : kind == JC_OFFSET ? 100 + g : kind == JC_SORTED ? (double)i / (double)n - 0.5 + 0.01 * g
-                       : kind == JC_FEW ? (vn_rng_below(rng, 2) ? 0.1f : 0.3f) : g);
+        x[i] = (float)(kind == JC_POSITIVE ? fabs(g)
+                       : kind == JC_OFFSET ? 100 + g
+                       : kind == JC_SORTED ? (double)i / (double)n - 0.5 + 0.01 * g
+                       : kind == JC_FEW    ? (vn_rng_below(rng, 2) ? 0.1f : 0.3f)
+                                           : g);
     }
 }
 
 /** MatMul of the two matrices, ready for jc_gives. */
-static inline void jc_matmul(vn_test_t *t, jc_t *c, const char *contract, int64_t m, int64_t k, int64_t n, const double *a, const double *b) {
+static inline void jc_matmul(vn_test_t *t, jc_t *c, const char *contract, int64_t m, int64_t k, int64_t n, const double *a,
+                             const double *b) {
     jc_new(t, c, contract);
     jc_in(t, c, VN_F32, JC_DIMS(m, k), a);
     jc_in(t, c, VN_F32, JC_DIMS(k, n), b);

@@ -28,14 +28,16 @@ VN_TEST(detection, ordinary_outputs_catch_most) {
 }
 
 VN_TEST(detection, a_wide_contract_catches_less) {
-    const vn_finding_t narrow = judged(t, "portable", JC_NORMAL, 1), wide = judged(t, "operand=bf16,accumulator=bf16,result=f32", JC_NORMAL, 1);
+    const vn_finding_t narrow = judged(t, "portable", JC_NORMAL, 1),
+                       wide = judged(t, "operand=bf16,accumulator=bf16,result=f32", JC_NORMAL, 1);
     VN_ASSERT_GT(t, wide.detection_smallest, narrow.detection_smallest);
     VN_ASSERT_LT(t, wide.detection_caught, narrow.detection_caught);
 }
 
 /* The figure does not depend on units. */
 VN_TEST(detection, is_the_same_at_any_scale) {
-    const vn_finding_t one = judged(t, "portable", JC_NORMAL, 1), large = judged(t, "portable", JC_NORMAL, 0x1p40), small = judged(t, "portable", JC_NORMAL, 0x1p-40);
+    const vn_finding_t one = judged(t, "portable", JC_NORMAL, 1), large = judged(t, "portable", JC_NORMAL, 0x1p40),
+                       small = judged(t, "portable", JC_NORMAL, 0x1p-40);
     VN_ASSERT_EQ(t, one.detection_caught, large.detection_caught);
     VN_ASSERT_EQ(t, one.detection_caught, small.detection_caught);
     VN_ASSERT_LE(t, fabs(one.detection_smallest / large.detection_smallest - 1), 1e-6);
@@ -101,7 +103,8 @@ VN_TEST(detection, what_changes_nothing_is_not_caught) {
     const vn_finding_t *f = jc_judge(t, &c);
     VN_ASSERT_VERDICT(t, f, VN_EXACT); /* some faults would show: not uninformative */
     VN_ASSERT_GT(t, f->detection_caught, 0);
-    VN_ASSERT_LE(t, f->detection_caught, f->detection_of - 5); /* row repeated, swapped, shifted, reversed, stale tile, rounded: no change */
+    VN_ASSERT_LE(t, f->detection_caught,
+                 f->detection_of - 5); /* row repeated, swapped, shifted, reversed, stale tile, rounded: no change */
     jc_free(&c);
 }
 
@@ -122,6 +125,7 @@ VN_TEST(detection, strings_have_no_catalogue) {
     jc_free(&c);
 }
 
-VN_TEST_MAIN(VN_CASE(detection, ordinary_outputs_catch_most), VN_CASE(detection, a_wide_contract_catches_less), VN_CASE(detection, is_the_same_at_any_scale),
-             VN_CASE(detection, the_smallest_error_is_what_the_bound_flags), VN_CASE(detection, exact_operators_catch_a_single_bit),
-             VN_CASE(detection, what_changes_nothing_is_not_caught), VN_CASE(detection, strings_have_no_catalogue))
+VN_TEST_MAIN(VN_CASE(detection, ordinary_outputs_catch_most), VN_CASE(detection, a_wide_contract_catches_less),
+             VN_CASE(detection, is_the_same_at_any_scale), VN_CASE(detection, the_smallest_error_is_what_the_bound_flags),
+             VN_CASE(detection, exact_operators_catch_a_single_bit), VN_CASE(detection, what_changes_nothing_is_not_caught),
+             VN_CASE(detection, strings_have_no_catalogue))

@@ -5,16 +5,18 @@
 VN_TEST(fingerprint, chernoff_limits) {
     static const struct {
         double s, p, z, digits;
-    } table[] = {{0, 1e-6, 13, .5}, {0, 1e-9, 19, .5}, {0, 1e-12, 24, .5}, {1, 1e-6, 9.8, .05}, {1, 1e-9, 13.5, .05}, {1, 1e-12, 17, .5},
-                 {2, 1e-6, 7.5, .05}, {2, 1e-9, 10, .5}, {2, 1e-12, 12, .5}, {5, 1e-6, 5.9, .05}, {5, 1e-9, 7.4, .05}, {5, 1e-12, 8.8, .05}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; ++i) VN_ASSERT_LE(t, fabs(vn_chernoff_z(table[i].p, table[i].s * table[i].s) - table[i].z), table[i].digits);
+    } table[] = {{0, 1e-6, 13, .5},    {0, 1e-9, 19, .5},   {0, 1e-12, 24, .5},  {1, 1e-6, 9.8, .05},
+                 {1, 1e-9, 13.5, .05}, {1, 1e-12, 17, .5},  {2, 1e-6, 7.5, .05}, {2, 1e-9, 10, .5},
+                 {2, 1e-12, 12, .5},   {5, 1e-6, 5.9, .05}, {5, 1e-9, 7.4, .05}, {5, 1e-12, 8.8, .05}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; ++i)
+        VN_ASSERT_LE(t, fabs(vn_chernoff_z(table[i].p, table[i].s * table[i].s) - table[i].z), table[i].digits);
     /* the limit of clipping: z of p = 10^-3 in unknown order */
     VN_ASSERT_DEQ(t, vn_clip_z(), vn_chernoff_z(1e-3, 0));
     VN_ASSERT_LE(t, fabs(vn_clip_z() - 7.5), 0.5);
     for (double p = 1e-3; p > 1e-15; p /= 10) {
         VN_ASSERT_GT(t, vn_chernoff_z(p / 10, 0), vn_chernoff_z(p, 0));
-        VN_ASSERT_GE(t, vn_chernoff_z(p, 0), vn_chernoff_z(p, 1)); /* S' = 0 is the largest of all */
-        VN_ASSERT_GT(t, vn_chernoff_z(p, 25), sqrt(2 * log(1 / p)));  /* never below the normal tail's own Chernoff bound */
+        VN_ASSERT_GE(t, vn_chernoff_z(p, 0), vn_chernoff_z(p, 1));   /* S' = 0 is the largest of all */
+        VN_ASSERT_GT(t, vn_chernoff_z(p, 25), sqrt(2 * log(1 / p))); /* never below the normal tail's own Chernoff bound */
     }
 }
 
@@ -39,7 +41,9 @@ VN_TEST(fingerprint, no_alarm_on_correct_sums) {
             vn_tensor_free(x);
             const vn_fingerprint_t f = vn_fingerprint(&c.refs[0], &m, VN_CLASS_CONTRACTION, 1e-6 / 6);
             VN_ASSERT_EQ(t, m.outside, 0);
-            if (f.verdict != VN_PRINT_OK) vn_test_fail(t, __FILE__, __LINE__, "run %d order %d: rms %g (limit %g), z %g (limit %g)", run, order, f.rms, f.rms_limit, f.z_max, f.z_limit);
+            if (f.verdict != VN_PRINT_OK)
+                vn_test_fail(t, __FILE__, __LINE__, "run %d order %d: rms %g (limit %g), z %g (limit %g)", run, order, f.rms, f.rms_limit,
+                             f.z_max, f.z_limit);
             if (order == JC_SEQUENTIAL) largest = fmax(largest, f.rms);
         }
         jc_free(&c);
@@ -50,7 +54,8 @@ VN_TEST(fingerprint, no_alarm_on_correct_sums) {
 /* Where n u T is far above the error of rounded operands, only the fingerprint is left, and it must speak. */
 VN_TEST(fingerprint, rounded_operands_inside_the_bound) {
     enum { M = 8, K = 4096, N = 64 }; /* enough elements that the limit of the rms lies below the clip */
-    static const jc_arithmetic_t modes[] = {{.operand = VN_FMT_BF16, .acc = VN_FMT_F32}, {.operand = VN_FMT_TF32, .acc = VN_FMT_F32},
+    static const jc_arithmetic_t modes[] = {{.operand = VN_FMT_BF16, .acc = VN_FMT_F32},
+                                            {.operand = VN_FMT_TF32, .acc = VN_FMT_F32},
                                             {.operand = VN_FMT_TF32, .rounding = VN_RZ, .acc = VN_FMT_F32}};
     vn_rng_t rng = vn_test_rng(t);
     jc_fill(&rng, JC_NORMAL, a, M * K);
@@ -81,7 +86,8 @@ VN_TEST(fingerprint, speaks_only_where_it_has_a_model) {
     r.terms = 100;
     m.sigmas = 0;
     VN_ASSERT_EQ(t, vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, 1e-6).verdict, VN_PRINT_VOID);
-    m = (vn_measure_t){.sigmas = 10, .sum_z2 = 1000, .sum_clipped = 560, .z_max = 12}; /* too few for an rms, and inside the extreme's limit */
+    m = (vn_measure_t){
+        .sigmas = 10, .sum_z2 = 1000, .sum_clipped = 560, .z_max = 12}; /* too few for an rms, and inside the extreme's limit */
     VN_ASSERT_EQ(t, vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, 1e-6).verdict, VN_PRINT_OK);
     m.z_max = 100;
     VN_ASSERT_EQ(t, vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, 1e-6).verdict, VN_PRINT_EXTREME);
@@ -107,7 +113,8 @@ static void correct_sum_passes(vn_test_t *t, const double *x, int64_t rows, int6
         jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(rows), sums));
         const vn_finding_t *f = jc_judge(t, &c);
         if (!vn_verdict_passes(f->verdict))
-            vn_test_fail(t, __FILE__, __LINE__, "%s, order %d: %s\n    %s\n    %s", what, order, vn_verdict_name(f->verdict), f->words, f->rungs);
+            vn_test_fail(t, __FILE__, __LINE__, "%s, order %d: %s\n    %s\n    %s", what, order, vn_verdict_name(f->verdict), f->words,
+                         f->rungs);
     }
     jc_free(&c);
 }
@@ -173,6 +180,7 @@ VN_TEST(twins, scale_is_one_where_the_model_holds) {
     jc_free(&c);
 }
 
-VN_TEST_MAIN(VN_CASE(fingerprint, chernoff_limits), VN_CASE(fingerprint, no_alarm_on_correct_sums), VN_CASE(fingerprint, rounded_operands_inside_the_bound),
-             VN_CASE(fingerprint, speaks_only_where_it_has_a_model), VN_CASE(twins, few_values_constant_rows_and_stagnation_are_no_suspects),
-             VN_CASE(twins, do_not_excuse_a_fault), VN_CASE(twins, scale_is_one_where_the_model_holds))
+VN_TEST_MAIN(VN_CASE(fingerprint, chernoff_limits), VN_CASE(fingerprint, no_alarm_on_correct_sums),
+             VN_CASE(fingerprint, rounded_operands_inside_the_bound), VN_CASE(fingerprint, speaks_only_where_it_has_a_model),
+             VN_CASE(twins, few_values_constant_rows_and_stagnation_are_no_suspects), VN_CASE(twins, do_not_excuse_a_fault),
+             VN_CASE(twins, scale_is_one_where_the_model_holds))

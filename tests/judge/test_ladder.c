@@ -203,9 +203,9 @@ static void transposed(double *x) {
 static void all_zero(double *x) { memset(x, 0, COUNT * sizeof *x); }
 
 static const fault_t faults[] = {
-    {"dropped term", "", drop_term, 13}, {"swapped rows", "", swap_rows, 16}, {"zero tile", "zeros", zero_tile, 20}, {"NaN", "nan-produced", one_nan, 17},
-    {"infinity", "inf-produced", one_inf, 17}, {"sign of one element", "", sign, 30}, {"constant ratio", "", ratio, -1}, {"transposed", "", transposed, -1},
-    {"all zero", "zeros", all_zero, 0},
+    {"dropped term", "", drop_term, 13},  {"swapped rows", "", swap_rows, 16},       {"zero tile", "zeros", zero_tile, 20},
+    {"NaN", "nan-produced", one_nan, 17}, {"infinity", "inf-produced", one_inf, 17}, {"sign of one element", "", sign, 30},
+    {"constant ratio", "", ratio, -1},    {"transposed", "", transposed, -1},        {"all zero", "zeros", all_zero, 0},
 };
 
 VN_TEST(ladder, injected_faults_are_bugs_with_their_cause) {
@@ -216,7 +216,8 @@ VN_TEST(ladder, injected_faults_are_bugs_with_their_cause) {
         faults[i].inject(z);
         const vn_finding_t *f = judged(t, &c, z);
         if (f->verdict != VN_BUG || strcmp(f->cause, faults[i].cause) != 0)
-            vn_test_fail(t, __FILE__, __LINE__, "%s: %s '%s'; %s; %s", faults[i].what, vn_verdict_name(f->verdict), f->cause, f->words, f->rungs);
+            vn_test_fail(t, __FILE__, __LINE__, "%s: %s '%s'; %s; %s", faults[i].what, vn_verdict_name(f->verdict), f->cause, f->words,
+                         f->rungs);
         VN_ASSERT_GT(t, f->outside, 0);
         VN_ASSERT_GT(t, f->error_over_bound, 1);
         VN_ASSERT_GT(t, f->impact, 0);
@@ -413,9 +414,11 @@ VN_TEST(ladder, allocations_that_fail_are_errors) {
     jc_free(&c);
 }
 
-VN_TEST_MAIN(VN_CASE(ladder, correct_results_pass_and_say_what_was_tried), VN_CASE(ladder, form), VN_CASE(ladder, another_element_type_is_never_a_silent_pass),
-             VN_CASE(ladder, another_element_type_is_judged_without_wrapping), VN_CASE(ladder, repeat), VN_CASE(ladder, injected_faults_are_bugs_with_their_cause),
-             VN_CASE(ladder, impact_of_nan_is_infinite), VN_CASE(ladder, nan_operands_demand_nan), VN_CASE(ladder, exact_classes_demand_every_bit),
-             VN_CASE(ladder, several_outputs_are_judged_apart), VN_CASE(ladder, a_reading_of_an_open_text_is_named),
-             VN_CASE(ladder, a_check_that_could_not_fail_is_uninformative), VN_CASE(ladder, random_operators_are_judged_by_form_and_range),
-             VN_CASE(ladder, empty_outputs_are_exact), VN_CASE(ladder, allocations_that_fail_are_errors))
+VN_TEST_MAIN(VN_CASE(ladder, correct_results_pass_and_say_what_was_tried), VN_CASE(ladder, form),
+             VN_CASE(ladder, another_element_type_is_never_a_silent_pass), VN_CASE(ladder, another_element_type_is_judged_without_wrapping),
+             VN_CASE(ladder, repeat), VN_CASE(ladder, injected_faults_are_bugs_with_their_cause),
+             VN_CASE(ladder, impact_of_nan_is_infinite), VN_CASE(ladder, nan_operands_demand_nan),
+             VN_CASE(ladder, exact_classes_demand_every_bit), VN_CASE(ladder, several_outputs_are_judged_apart),
+             VN_CASE(ladder, a_reading_of_an_open_text_is_named), VN_CASE(ladder, a_check_that_could_not_fail_is_uninformative),
+             VN_CASE(ladder, random_operators_are_judged_by_form_and_range), VN_CASE(ladder, empty_outputs_are_exact),
+             VN_CASE(ladder, allocations_that_fail_are_errors))

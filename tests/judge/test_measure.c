@@ -51,7 +51,12 @@ enum { ELEMENTS = sizeof elements / sizeof *elements };
 
 /* A reference of one f32 element; planes point to the caller's doubles. */
 static vn_ref_t one_ref(vn_test_t *t, const double *value, const double *bound, const uint8_t *flags) {
-    vn_ref_t r = {.dtype = VN_F32, .rank = 1, .dims = {1}, .count = 1, .value = (double *)(uintptr_t)value, .bound = (double *)(uintptr_t)bound,
+    vn_ref_t r = {.dtype = VN_F32,
+                  .rank = 1,
+                  .dims = {1},
+                  .count = 1,
+                  .value = (double *)(uintptr_t)value,
+                  .bound = (double *)(uintptr_t)bound,
                   .flags = (uint8_t *)(uintptr_t)flags};
     r.tensor = jc_tensor(t, VN_F32, JC_DIMS(1), value);
     return r;
@@ -176,10 +181,11 @@ VN_TEST(measure, types_that_are_no_floats) {
     static const struct {
         vn_dtype_t type;
         double right, wrong;
-    } rows[] = {{VN_I8, -128, 127}, {VN_U8, 255, 0}, {VN_I16, -1, 1}, {VN_U16, 65535, 65534}, {VN_I32, -7, 7}, {VN_U32, 7, 8}, {VN_I64, 1, 2}, {VN_U64, 3, 2},
-                {VN_BOOL, 1, 0}, {VN_U4, 15, 14}, {VN_I4, -8, 7}};
+    } rows[] = {{VN_I8, -128, 127}, {VN_U8, 255, 0}, {VN_I16, -1, 1}, {VN_U16, 65535, 65534}, {VN_I32, -7, 7}, {VN_U32, 7, 8},
+                {VN_I64, 1, 2},     {VN_U64, 3, 2},  {VN_BOOL, 1, 0}, {VN_U4, 15, 14},        {VN_I4, -8, 7}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
-        vn_ref_t r = {.dtype = rows[i].type, .rank = 1, .dims = {1}, .count = 1, .tensor = jc_tensor(t, rows[i].type, JC_DIMS(1), &rows[i].right)};
+        vn_ref_t r = {
+            .dtype = rows[i].type, .rank = 1, .dims = {1}, .count = 1, .tensor = jc_tensor(t, rows[i].type, JC_DIMS(1), &rows[i].right)};
         VN_ASSERT_EQ(t, measured(t, &r, rows[i].type, rows[i].right).unequal, 0);
         const vn_measure_t m = measured(t, &r, rows[i].type, rows[i].wrong);
         VN_ASSERT_EQ(t, m.outside, 1);
@@ -343,8 +349,9 @@ VN_TEST(measure, no_memory_is_an_error) {
     vn_tensor_free(r.tensor);
 }
 
-VN_TEST_MAIN(VN_CASE(measure, each_class_of_value), VN_CASE(measure, reasons_are_counted_apart), VN_CASE(measure, payload_of_nan_is_free_and_its_sign),
-             VN_CASE(measure, own_error_of_the_oracle_widens), VN_CASE(measure, one_rounding_demands_its_bits), VN_CASE(measure, second_value_and_second_tier),
-             VN_CASE(measure, moved_bits_keep_the_sign_of_zero), VN_CASE(measure, types_that_are_no_floats), VN_CASE(measure, strings_and_complex),
-             VN_CASE(measure, the_same_for_any_number_of_threads), VN_CASE(measure, sums_are_those_of_a_plain_loop), VN_CASE(measure, strided_and_empty),
-             VN_CASE(measure, no_memory_is_an_error))
+VN_TEST_MAIN(VN_CASE(measure, each_class_of_value), VN_CASE(measure, reasons_are_counted_apart),
+             VN_CASE(measure, payload_of_nan_is_free_and_its_sign), VN_CASE(measure, own_error_of_the_oracle_widens),
+             VN_CASE(measure, one_rounding_demands_its_bits), VN_CASE(measure, second_value_and_second_tier),
+             VN_CASE(measure, moved_bits_keep_the_sign_of_zero), VN_CASE(measure, types_that_are_no_floats),
+             VN_CASE(measure, strings_and_complex), VN_CASE(measure, the_same_for_any_number_of_threads),
+             VN_CASE(measure, sums_are_those_of_a_plain_loop), VN_CASE(measure, strided_and_empty), VN_CASE(measure, no_memory_is_an_error))

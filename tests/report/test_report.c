@@ -8,7 +8,8 @@
 
 #include "support/vn_test.h"
 
-static vn_row_t *row(vn_test_t *t, vn_record_t *r, const char *node, const char *op, const char *backend, const char *mode, vn_verdict_t v, int64_t order) {
+static vn_row_t *row(vn_test_t *t, vn_record_t *r, const char *node, const char *op, const char *backend, const char *mode, vn_verdict_t v,
+                     int64_t order) {
     vn_row_t *w = vn_record_row(r);
     VN_ASSERT(t, w != NULL);
     w->node = node;
@@ -43,11 +44,22 @@ static vn_record_t *made(vn_test_t *t) {
     r->peak_bytes = 12000000;
     r->n_backends = 2;
     r->backends = vn_arena_alloc(r->arena, 2, sizeof *r->backends);
-    r->backends[0] = (vn_backend_record_t){.spec = "good", .identity_json = "{\"framework\":\"good\",\"version\":\"1.2\",\"device\":\"cpu\",\"threads\":2}",
-                                           .environment_json = "{}", .observer_max = NAN, .drift_output = "y", .drift_max = 1e-6, .drift_relative = 2e-7,
-                                           .seconds = 0.5, .peak_bytes = 3000000};
-    r->backends[1] = (vn_backend_record_t){.spec = "bad", .identity_json = "{\"framework\":\"bad\",\"version\":\"0.1\"}", .environment_json = "{}",
-                                           .observer = "exposing intermediates changed 3 elements", .observer_max = INFINITY, .drift_max = NAN, .drift_relative = NAN};
+    r->backends[0] = (vn_backend_record_t){.spec = "good",
+                                           .identity_json = "{\"framework\":\"good\",\"version\":\"1.2\",\"device\":\"cpu\",\"threads\":2}",
+                                           .environment_json = "{}",
+                                           .observer_max = NAN,
+                                           .drift_output = "y",
+                                           .drift_max = 1e-6,
+                                           .drift_relative = 2e-7,
+                                           .seconds = 0.5,
+                                           .peak_bytes = 3000000};
+    r->backends[1] = (vn_backend_record_t){.spec = "bad",
+                                           .identity_json = "{\"framework\":\"bad\",\"version\":\"0.1\"}",
+                                           .environment_json = "{}",
+                                           .observer = "exposing intermediates changed 3 elements",
+                                           .observer_max = INFINITY,
+                                           .drift_max = NAN,
+                                           .drift_relative = NAN};
     row(t, r, "Relu_0", "Relu", "good", "isolated", VN_EXACT, 1)->impact = 0;
     vn_row_t *w = row(t, r, "MatMul_1", "MatMul", "good", "isolated", VN_EXPLAINED, 2);
     w->detection_caught = 15;
@@ -89,7 +101,8 @@ static const char screen[] =
     "back ends good           good 1.2, cpu, threads 2\n"
     "          bad            bad 0.1\n"
     "\n"
-    "                                  exact  replayed  explained  mismatch  suspect   bug not decided   caught, one element from (median)\n"
+    "                                  exact  replayed  explained  mismatch  suspect   bug not decided   caught, one element from "
+    "(median)\n"
     "good                   isolated       1         0          2         0        0     0           0   15 of 16, 1.5e-05\n"
     "bad                    isolated       1         0          0         2        0     1           1\n"
     "\n"
@@ -169,7 +182,8 @@ VN_TEST(text, long_words_are_wrapped) {
     char *out = shown(t, r, (vn_report_options_t){.width = 60});
     const char *at = strstr(out, "  longerword");
     VN_ASSERT(t, at != NULL);
-    for (const char *end = strchr(at, '\n'); end && at[0] == ' '; at = end + 1, end = strchr(at, '\n')) VN_ASSERT_LE(t, (double)(end - at), 61);
+    for (const char *end = strchr(at, '\n'); end && at[0] == ' '; at = end + 1, end = strchr(at, '\n'))
+        VN_ASSERT_LE(t, (double)(end - at), 61);
     vn_free(out);
     vn_record_free(r);
 }
@@ -220,7 +234,8 @@ VN_TEST(json, spells_what_is_no_number) {
 VN_TEST(json, summary_counts_and_policy) {
     vn_record_t *r = made(t);
     const vn_policy_t p = {.allow = "operands-bf16"};
-    json_t *j = dumped(t, r, &p), *s = json_object_get(j, "summary"), *v = json_object_get(s, "verdicts"), *results = json_object_get(j, "results");
+    json_t *j = dumped(t, r, &p), *s = json_object_get(j, "summary"), *v = json_object_get(s, "verdicts"),
+           *results = json_object_get(j, "results");
     int64_t total = 0;
     const char *key;
     json_t *count;
@@ -270,5 +285,6 @@ VN_TEST(text, allocations_that_fail_are_errors) {
     vn_record_free(r);
 }
 
-VN_TEST_MAIN(VN_CASE(text, first_screen), VN_CASE(text, options), VN_CASE(text, long_words_are_wrapped), VN_CASE(json, spells_what_is_no_number),
-             VN_CASE(json, summary_counts_and_policy), VN_CASE(json, names_that_are_no_utf8), VN_CASE(text, allocations_that_fail_are_errors))
+VN_TEST_MAIN(VN_CASE(text, first_screen), VN_CASE(text, options), VN_CASE(text, long_words_are_wrapped),
+             VN_CASE(json, spells_what_is_no_number), VN_CASE(json, summary_counts_and_policy), VN_CASE(json, names_that_are_no_utf8),
+             VN_CASE(text, allocations_that_fail_are_errors))
