@@ -62,6 +62,7 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
             r->bound[i] = e;
         }
         if (r->wide && !r->bound_final) r->wide[i] = store(f, r->wide[i], y);
+        if (r->var && (f->c->ftz || f->c->daz)) r->var[i] += (double)(r->terms > 1 ? r->terms : 1) * f->acc->tau * f->acc->tau; /* flushes: each up to tau */
         if (r->var && r->terms > 1 && r->var[i] > 0) r->var[i] += (double)r->terms * f->acc->eta * f->acc->eta / 12; /* products that underflow */
         if (r->var && f->narrower && !r->bound_final) {
             const double ulp = vn_ulp(f->out_format, y);

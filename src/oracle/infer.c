@@ -182,7 +182,8 @@ static const char *open_input(vn_infer_t *ctx, const vn_value_info_t *in) {
     char text[300];
     vn_type_describe(&in->type, text, sizeof text);
     const char *why = vn_arena_printf(ctx->arena, "input %s is declared %s and not given", in->name, text);
-    return why ? why : "no memory for the reason";
+    if (!why) ctx->starved = true;
+    return why;
 }
 
 static vn_status_t put_given(vn_fact_scope_t *scope, const char *name, const vn_tensor_t *t, vn_fact_t **f, vn_error_t *err) {
@@ -251,6 +252,7 @@ vn_status_t vn_oracle_infer(const vn_model_t *m, const vn_bundle_t *inputs, vn_i
     }
     for (int k = 0; k < m->graph->n_inputs && s == VN_OK; ++k) s = put_input(&ctx, &scope, &m->graph->inputs[k], &local);
     if (s == VN_OK) s = vn_infer_graph(&ctx, &scope, m->graph, &local);
+    if (s == VN_OK && ctx.starved) s = vn_fail(&local, VN_ERR_NOMEM, "inference: no memory");
     if (s == VN_OK) s = publish(&ctx, &scope, out, &local);
     vn_facts_clear(&scope);
     if (s == VN_OK) return VN_OK;

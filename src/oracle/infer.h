@@ -63,6 +63,7 @@ typedef struct vn_infer {
     int64_t work;      /* elements that evaluations may still touch */
     int64_t steps;     /* nodes that unrolled loops may still visit */
     int depth;
+    bool starved;      /* an allocation failed where only a reason or a finer result was at stake: the call fails in the end */
 } vn_infer_t;
 
 /** One node: facts in, facts out. `in[k]` NULL = absent. */

@@ -192,7 +192,11 @@ static vn_status_t settle(vn_infer_node_t *n, loop_t *l, vn_error_t *err) {
         VN_TRY(run_body(n, l->body, &l->in, &l->out, err));
         note_items(l, first);
         first = false;
-        for (int k = 0; k < l->carried; ++k) vn_fact_join(&l->in.at[2 + k], &l->out.at[1 + k], &changed);
+        for (int k = 0; k < l->carried; ++k) {
+            vn_fact_t *state = &l->in.at[2 + k];
+            vn_fact_join(state, &l->out.at[1 + k], &changed);
+            if (!vn_fact_known(state) && !state->v.reason) state->v.reason = vn_infer_why(n, "value %d changes with the iterations", k);
+        }
         always = !l->guarded || (vn_fact_int(&l->out.at[0], &going) && going);
     }
     /* a condition that is true at the start and after every iteration ends nothing */
@@ -207,13 +211,10 @@ static void loop_result(vn_infer_node_t *n, loop_t *l) {
     for (int k = 0; k < l->scans; ++k) {
         vn_fact_t *f = &l->item.at[k];
         int64_t d[VN_MAX_RANK];
-        if (l->done == 0) { /* no iteration: only the declaration knows; open dimensions count as 0, as in CONTROL-1 */
-            const vn_type_t *t = &l->body->outputs[1 + l->carried + k].type;
-            vn_fact_clear(f);
-            if (t->kind == VN_TYPE_TENSOR && t->rank < VN_MAX_RANK) {
-                for (int i = 0; i < t->rank; ++i) d[i] = t->dims[i].value < 0 ? 0 : t->dims[i].value;
-                vn_fact_tensor(f, t->dtype, t->rank, d);
-            }
+        const vn_type_t *t = &l->body->outputs[1 + l->carried + k].type;
+        if (l->done == 0 && t->kind == VN_TYPE_TENSOR && t->rank < VN_MAX_RANK) { /* no iteration: open dimensions count as 0, as in CONTROL-1 */
+            for (int i = 0; i < t->rank; ++i) d[i] = t->dims[i].value < 0 ? 0 : t->dims[i].value;
+            vn_fact_tensor(f, t->dtype, t->rank, d);
         }
         if (f->v.kind != VN_TYPE_TENSOR) continue;
         const int rank = f->v.rank < 0 || f->v.rank >= VN_MAX_RANK ? -1 : f->v.rank + 1;
@@ -260,6 +261,12 @@ static vn_status_t infer_loop(vn_infer_node_t *n) {
             open = false;
             l.scans = -1;
         }
+    }
+    if (s == VN_OK && !open && l.done == 0 && l.scans > 0) { /* no iteration: the body only tells types */
+        s = enter(n, &l, 0, false);
+        if (s == VN_OK) s = run_body(n, l.body, &l.in, &l.out, &err);
+        if (s == VN_OK) note_items(&l, true);
+        if (s != VN_OK) s = fatal(s) ? vn_fail(n->err, s, "%s", err.text) : VN_OK;
     }
     if (s == VN_OK && l.scans >= 0) loop_result(n, &l);
     facts_free(&l.in);

@@ -47,10 +47,11 @@ static bool try_fill(const vn_infer_node_t *n, int64_t fill, int64_t channels, v
     vn_fact_t *facts = vn_alloc(ni, sizeof *facts);
     const vn_fact_t **in = vn_alloc(ni, sizeof *in);
     vn_operands_t o = {0};
-    vn_error_t ignored;
+    vn_error_t ignored = {0};
     sub.in = in;
     sub.err = &ignored;
     bool good = facts && in;
+    ignored.status = good ? VN_OK : VN_ERR_NOMEM;
     for (int k = 0; k < n->n_in && good; ++k) {
         if (!n->in[k]) continue;
         vn_fact_copy(&facts[k], n->in[k]);
@@ -62,6 +63,7 @@ static bool try_fill(const vn_infer_node_t *n, int64_t fill, int64_t channels, v
         out[k] = o.out[k];
         o.out[k] = (vn_ref_t){0};
     }
+    if (ignored.status == VN_ERR_NOMEM) n->ctx->starved = true;
     vn_operands_close(&sub, &o);
     for (int k = 0; facts && k < n->n_in; ++k) vn_fact_clear(&facts[k]);
     vn_free(facts);

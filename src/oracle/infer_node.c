@@ -24,7 +24,8 @@ const char *vn_infer_why(const vn_infer_node_t *n, const char *fmt, ...) {
     va_end(args);
     const char *why = vn_arena_printf(n->ctx->arena, "node %s (%s%s%s): %s", n->node->path, n->node->domain, *n->node->domain ? "." : "",
                                       n->node->op, text);
-    return why ? why : "no memory for the reason";
+    if (!why) n->ctx->starved = true;
+    return why;
 }
 
 bool vn_infer_has(const vn_infer_node_t *n, int k) { return k < n->n_in && n->in[k] && n->in[k]->v.kind == VN_TYPE_TENSOR; }
@@ -173,6 +174,12 @@ static bool asks_for_shape(const vn_node_t *node) {
     return !*node->domain && (strcmp(node->op, "Shape") == 0 || strcmp(node->op, "Size") == 0);
 }
 
+static const char *keep_text(const vn_infer_node_t *n) {
+    const char *text = vn_arena_strdup(n->ctx->arena, n->err->text);
+    if (!text) n->ctx->starved = true;
+    return text;
+}
+
 vn_status_t vn_infer_operator(vn_infer_node_t *n) {
     if (asks_for_shape(n->node)) return named(n, vn_infer_by_rule(n));
     vn_operands_t o;
@@ -185,7 +192,7 @@ vn_status_t vn_infer_operator(vn_infer_node_t *n) {
         if (done) take_shapes(n, o.out);
     }
     if (open) {
-        n->why = vn_arena_strdup(n->ctx->arena, n->err->text);
+        n->why = keep_text(n);
         s = VN_OK;
     }
     if (s == VN_OK && o.known && n->row->cls != VN_CLASS_RANDOM && affordable(n, &o, done)) {
@@ -193,7 +200,7 @@ vn_status_t vn_infer_operator(vn_infer_node_t *n) {
         open = s == VN_ERR_UNSUPPORTED;
         done |= s == VN_OK;
         if (open) {
-            n->why = vn_arena_strdup(n->ctx->arena, n->err->text);
+            n->why = keep_text(n);
             s = VN_OK;
         }
     }

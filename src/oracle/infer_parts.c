@@ -48,6 +48,7 @@ static vn_status_t run_mover(const vn_infer_node_t *n, const mover_t *m, bool ma
         }
     }
     if (s == VN_OK) s = vn_frame_node(&n->ctx->run, n->graph, n->node, args, NULL, out, &ignored);
+    if (s == VN_ERR_NOMEM) vn_fail(n->err, s, "node %s: no memory", n->node->path);
     for (int k = 0; k < n->n_in; ++k) {
         if (args) vn_arg_clear(&args[k]);
         if (made) vn_tensor_free(made[k]);

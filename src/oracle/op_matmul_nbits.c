@@ -160,7 +160,7 @@ vn_status_t vn_eval_matmul_nbits(vn_eval_t *e) {
     if (s == VN_OK) {
         vn_product_t p;
         s = vn_product_begin(&p, e, &a, &b, f.k, 1, 1, bias.c ? &bias : NULL);
-        p.extra_rel = 2;
+        p.extra_rel += 2;
         if (e->contract->intermediate != VN_FMT_NONE) p.extra_format_u = vn_format_info(e->contract->intermediate)->u;
         p.exact_below = 0x1p-1074; /* codes times scales: no grid to rely on once weights are rounded */
         const int64_t zero = 0;
