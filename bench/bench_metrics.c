@@ -52,7 +52,8 @@ int main(int argc, char **argv) {
     }
     const double bytes = 8.0 * (double)n;
     printf("%d threads, %lld MiB per array, %lld unequal\n", vn_threads_get(), (long long)mib, (long long)m.unequal);
-    printf("copy     %7.2f GB/s\nmetrics  %7.2f GB/s  %.0f %% of the copy\n", 1e-9 * bytes / copy, 1e-9 * bytes / metrics, 100 * copy / metrics);
+    printf("copy     %7.2f GB/s\nmetrics  %7.2f GB/s  %.0f %% of the copy\n", 1e-9 * bytes / copy, 1e-9 * bytes / metrics,
+           100 * copy / metrics);
     vn_tensor_free(a);
     vn_tensor_free(b);
     return 0;

@@ -23,20 +23,20 @@ extern "C" {
 /** Result of every function that can fail. Stored in evidence: append, never renumber. */
 typedef enum vn_status {
     VN_OK = 0,
-    VN_ERR_NOMEM = 1,       /* an allocation failed */
-    VN_ERR_USAGE = 2,       /* the caller's argument or option is wrong */
-    VN_ERR_IO = 3,          /* open, read, write, map */
-    VN_ERR_PARSE = 4,       /* a file or message breaks its format */
-    VN_ERR_SHAPE = 5,       /* ranks or dimensions do not fit */
-    VN_ERR_DTYPE = 6,       /* element type not allowed here */
-    VN_ERR_RANGE = 7,       /* a number outside its domain, an overflowing size */
-    VN_ERR_UNSUPPORTED = 8, /* known, named, and not done here */
-    VN_ERR_NOTFOUND = 9,    /* a name that is not there */
-    VN_ERR_WORKER = 10,     /* a worker answered with an error */
-    VN_ERR_CRASHED = 11,    /* a worker ended without an answer */
-    VN_ERR_TIMEOUT = 12,    /* a worker did not answer in time */
+    VN_ERR_NOMEM = 1,         /* an allocation failed */
+    VN_ERR_USAGE = 2,         /* the caller's argument or option is wrong */
+    VN_ERR_IO = 3,            /* open, read, write, map */
+    VN_ERR_PARSE = 4,         /* a file or message breaks its format */
+    VN_ERR_SHAPE = 5,         /* ranks or dimensions do not fit */
+    VN_ERR_DTYPE = 6,         /* element type not allowed here */
+    VN_ERR_RANGE = 7,         /* a number outside its domain, an overflowing size */
+    VN_ERR_UNSUPPORTED = 8,   /* known, named, and not done here */
+    VN_ERR_NOTFOUND = 9,      /* a name that is not there */
+    VN_ERR_WORKER = 10,       /* a worker answered with an error */
+    VN_ERR_CRASHED = 11,      /* a worker ended without an answer */
+    VN_ERR_TIMEOUT = 12,      /* a worker did not answer in time */
     VN_ERR_MEMORY_LIMIT = 13, /* a worker grew past its memory limit */
-    VN_ERR_INTERNAL = 14,   /* an invariant of ours is broken */
+    VN_ERR_INTERNAL = 14,     /* an invariant of ours is broken */
 } vn_status_t;
 
 /** Text of a failure: one line, names file, field and offset where there are any. Caller-owned; every `err` may be NULL. */
@@ -56,9 +56,19 @@ VN_API const char *vn_status_name(vn_status_t status);
 
 /** Verdicts of a judgement (design 1). Stored in evidence: append, never renumber. Wire spelling by vn_verdict_name. */
 typedef enum vn_verdict {
-    VN_NOT_RUN = 0, VN_EXACT = 1, VN_REPLAYED = 2, VN_EXPLAINED = 3, VN_SPEC_OPEN = 4,          /* pass: 1..4 */
-    VN_CONTRACT_MISMATCH = 5, VN_SUSPECT = 6, VN_BUG = 7, VN_NONDETERMINISTIC = 8,              /* fail: 5..8 */
-    VN_UNINFORMATIVE = 9, VN_UNSUPPORTED = 10, VN_CRASHED = 11, VN_TIMEOUT = 12,                /* neither: 0, 9..12 */
+    VN_NOT_RUN = 0,
+    VN_EXACT = 1,
+    VN_REPLAYED = 2,
+    VN_EXPLAINED = 3,
+    VN_SPEC_OPEN = 4, /* pass: 1..4 */
+    VN_CONTRACT_MISMATCH = 5,
+    VN_SUSPECT = 6,
+    VN_BUG = 7,
+    VN_NONDETERMINISTIC = 8, /* fail: 5..8 */
+    VN_UNINFORMATIVE = 9,
+    VN_UNSUPPORTED = 10,
+    VN_CRASHED = 11,
+    VN_TIMEOUT = 12, /* neither: 0, 9..12 */
     VN_VERDICT_COUNT = 13
 } vn_verdict_t;
 VN_API const char *vn_verdict_name(vn_verdict_t v);
@@ -69,9 +79,9 @@ VN_API bool vn_verdict_fails(vn_verdict_t v);
 /** Library version, "MAJOR.MINOR.PATCH". */
 VN_API const char *vn_version(void);
 
-#define VN_TRY(expr)                        \
-    do {                                    \
-        vn_status_t vn_try_ = (expr);       \
+#define VN_TRY(expr)                          \
+    do {                                      \
+        vn_status_t vn_try_ = (expr);         \
         if (vn_try_ != VN_OK) return vn_try_; \
     } while (0)
 

@@ -17,14 +17,14 @@ typedef enum vn_tier { VN_TIER_IEEE = 0, VN_TIER_PORTABLE = 1, VN_TIER_FAST = 2 
  * f32 for types of at most 32 bits and f64 for f64.
  */
 typedef struct vn_contract {
-    vn_format_t operand;      /* operands of contractions are rounded to this first */
+    vn_format_t operand; /* operands of contractions are rounded to this first */
     vn_rounding_t operand_rounding;
     int operand_mask;         /* bit k: operand k of the contraction is rounded; 0 = all */
     vn_format_t accumulator;  /* running sums and every intermediate of an evaluation */
     vn_format_t result;       /* boundary at which the result is rounded before it is stored as the tensor's type */
     vn_format_t intermediate; /* hidden tensors of fused operators (attention weights, normalised values); NONE: as accumulator */
     bool has_function_ulp;
-    double function_ulp;      /* promised accuracy of elementary functions, ulp of the result */
+    double function_ulp; /* promised accuracy of elementary functions, ulp of the result */
     vn_tier_t tier;
     bool ftz;                 /* subnormal results may be flushed */
     bool daz;                 /* subnormal operands may be read as zero */

@@ -27,9 +27,9 @@ typedef struct vn_row {
 
 typedef struct vn_backend_record {
     const char *spec, *identity_json, *environment_json, *error; /* error: why it could not be started */
-    const char *observer;       /* what exposing intermediates changed, or NULL */
+    const char *observer;                                        /* what exposing intermediates changed, or NULL */
     double observer_max;
-    const char *drift_output;   /* graph output with the largest distance from the reference trajectory */
+    const char *drift_output; /* graph output with the largest distance from the reference trajectory */
     double drift_max, drift_relative;
     double seconds;
     int64_t peak_bytes;
@@ -38,10 +38,10 @@ typedef struct vn_backend_record {
 /** A whole run. */
 typedef struct vn_record {
     vn_arena_t *arena;
-    const char *command;  /* "check", "judge" */
+    const char *command; /* "check", "judge" */
     const char *model_path, *model_sha256;
     int64_t opset, nodes, judged_nodes, constants;
-    const char *inputs;   /* "x f32[1,3,48,320]" */
+    const char *inputs; /* "x f32[1,3,48,320]" */
     const char *inputs_sha256;
     uint64_t seed;
     bool seeded;
@@ -50,9 +50,9 @@ typedef struct vn_record {
     int n_backends, n_rows, rows_capacity, n_notes;
     vn_backend_record_t *backends;
     vn_row_t *rows;
-    const char **notes;       /* free lines: what was not covered and why */
+    const char **notes; /* free lines: what was not covered and why */
     double seconds;
-    int64_t peak_bytes;       /* host */
+    int64_t peak_bytes; /* host */
 } vn_record_t;
 
 VN_API vn_record_t *vn_record_new(void);

@@ -26,21 +26,21 @@ typedef struct vn_divergence {
 /** Everything one judgement found about one output. Numbers that do not apply are NaN. */
 typedef struct vn_finding {
     vn_verdict_t verdict;
-    char cause[96];   /* id of docs/causes.md, "" if none */
-    char note[256];   /* named note of a pass by the second tier, reading of a spec-open, reason of uninformative */
-    char words[512];  /* the cause line: location, arithmetic, figures */
-    int64_t count;    /* elements */
-    int64_t unequal;  /* not equal to the correctly rounded oracle */
-    int64_t outside;  /* outside the bound */
+    char cause[96];  /* id of docs/causes.md, "" if none */
+    char note[256];  /* named note of a pass by the second tier, reading of a spec-open, reason of uninformative */
+    char words[512]; /* the cause line: location, arithmetic, figures */
+    int64_t count;   /* elements */
+    int64_t unequal; /* not equal to the correctly rounded oracle */
+    int64_t outside; /* outside the bound */
     double error_over_bound, rms_ratio, z_max, sign_bias, ulp_max, max_abs_error;
-    double impact;    /* largest error over the rms of the output */
+    double impact;            /* largest error over the rms of the output */
     double oracle_over_bound; /* the oracle's own error over the bound, largest */
     vn_divergence_t first;
     int deterministic; /* 1 yes, 0 no, -1 not tried */
     int detection_caught, detection_of;
     double detection_smallest; /* smallest relative single-element error that this check flags (median over elements); NaN if none */
-    char rungs[256];   /* what each rung said: "form ok; repeat -; equality 188/400; ..." */
-    char declared[160]; /* the contract in force */
+    char rungs[256];           /* what each rung said: "form ok; repeat -; equality 188/400; ..." */
+    char declared[160];        /* the contract in force */
 } vn_finding_t;
 
 /** Another run of the same node on inputs of the judge's choice; supplied by study, NULL where there is no back end. */
@@ -61,13 +61,13 @@ typedef struct vn_question {
     int n_outputs;
     const vn_value_t *const *actual;
     const vn_value_t *const *actual2;
-    const int64_t *poison_left;   /* per output, or NULL */
-    const bool *guard_broken;     /* per output, or NULL */
+    const int64_t *poison_left;    /* per output, or NULL */
+    const bool *guard_broken;      /* per output, or NULL */
     const char *const *form_error; /* per output, "" fine, or NULL */
-    double alpha;                 /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
+    double alpha;                  /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
     vn_effort_t effort;
-    bool no_hypotheses;           /* stop below rung 7: the caller only asks whether the contract explains it */
-    bool stepwise;                /* refs are of vn_oracle_steps with `actual` as the given states */
+    bool no_hypotheses; /* stop below rung 7: the caller only asks whether the contract explains it */
+    bool stepwise;      /* refs are of vn_oracle_steps with `actual` as the given states */
     vn_run_fn run;
     void *run_ctx;
 } vn_question_t;

@@ -13,8 +13,19 @@ extern "C" {
 
 /** Decides the judge's floor (design 3). Stored in reports by name. */
 typedef enum vn_op_class {
-    VN_CLASS_MOVEMENT, VN_CLASS_EXACT, VN_CLASS_ROUNDED, VN_CLASS_ELEMENTARY, VN_CLASS_CONTRACTION, VN_CLASS_REDUCTION,
-    VN_CLASS_NORMALISATION, VN_CLASS_SOFTMAX, VN_CLASS_SCAN, VN_CLASS_QUANTISE, VN_CLASS_COMPOSITE, VN_CLASS_RANDOM, VN_CLASS_CONTROL
+    VN_CLASS_MOVEMENT,
+    VN_CLASS_EXACT,
+    VN_CLASS_ROUNDED,
+    VN_CLASS_ELEMENTARY,
+    VN_CLASS_CONTRACTION,
+    VN_CLASS_REDUCTION,
+    VN_CLASS_NORMALISATION,
+    VN_CLASS_SOFTMAX,
+    VN_CLASS_SCAN,
+    VN_CLASS_QUANTISE,
+    VN_CLASS_COMPOSITE,
+    VN_CLASS_RANDOM,
+    VN_CLASS_CONTROL
 } vn_op_class_t;
 VN_API const char *vn_op_class_name(vn_op_class_t c);
 
@@ -58,12 +69,12 @@ typedef struct vn_ref {
     vn_tensor_t *either;
     int n_readings;
     vn_reading_t readings[VN_MAX_READINGS];
-    vn_value_t *nested;      /* sequences and optionals: exact values; all planes NULL */
-    bool is_random;          /* bits cannot be judged; type, shape and range can */
+    vn_value_t *nested; /* sequences and optionals: exact values; all planes NULL */
+    bool is_random;     /* bits cannot be judged; type, shape and range can */
     double range_lo, range_hi;
-    bool bound_final;        /* the row's bound includes the store; set by vn_out_final */
-    bool demand_equal;       /* bound is one rounding: bits must equal `tensor` unless flags or the contract allow more */
-    int64_t terms;           /* largest number of terms in a sum behind one element; 0 = none */
+    bool bound_final;  /* the row's bound includes the store; set by vn_out_final */
+    bool demand_equal; /* bound is one rounding: bits must equal `tensor` unless flags or the contract allow more */
+    int64_t terms;     /* largest number of terms in a sum behind one element; 0 = none */
 } vn_ref_t;
 VN_API void vn_ref_free(vn_ref_t *r); /* releases the planes, zeroes the struct */
 
@@ -76,7 +87,7 @@ typedef struct vn_op_info {
     vn_op_class_t cls;
     unsigned shape_like; /* bit k: input k is shape-like (a shape, axes, sizes, pads ...), frozen to its value in isolated runs */
 } vn_op_info_t;
-VN_API int vn_oracle_ops(const vn_op_info_t **out); /* static table, sorted by domain and name */
+VN_API int vn_oracle_ops(const vn_op_info_t **out);                                       /* static table, sorted by domain and name */
 VN_API bool vn_oracle_knows(const vn_model_t *m, const vn_node_t *n, vn_op_info_t *info); /* functions: info of the expansion */
 
 /**
@@ -109,8 +120,8 @@ VN_API vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inpu
  * Session     open once per node and inputs, ask for many elements, close. open: UNSUPPORTED where the operator is no sum.
  */
 typedef struct vn_terms vn_terms_t;
-VN_API vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_contract_t *c, vn_terms_t **out,
-                                 vn_error_t *err);
+VN_API vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_contract_t *c,
+                                 vn_terms_t **out, vn_error_t *err);
 VN_API vn_status_t vn_terms_get(vn_terms_t *t, int k, int64_t element, double *out, int64_t max, int64_t *n, vn_error_t *err);
 VN_API void vn_terms_close(vn_terms_t *t);
 
@@ -121,10 +132,10 @@ typedef struct vn_step {
     const vn_graph_t *graph;
     const vn_value_t *const *inputs; /* trajectory values */
     const vn_bundle_t *outer;
-    vn_ref_t *refs;                  /* planes as asked by want; the callback may move planes out, `tensor` and `nested` must stay */
-    vn_status_t status;              /* UNSUPPORTED etc.: refs are empty, dependants are not run */
+    vn_ref_t *refs;     /* planes as asked by want; the callback may move planes out, `tensor` and `nested` must stay */
+    vn_status_t status; /* UNSUPPORTED etc.: refs are empty, dependants are not run */
     const vn_error_t *error;
-    bool top;                        /* in the main graph */
+    bool top; /* in the main graph */
 } vn_step_t;
 typedef vn_status_t (*vn_step_fn)(void *ctx, const vn_step_t *step, vn_error_t *err);
 

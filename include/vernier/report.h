@@ -11,8 +11,8 @@ extern "C" {
 
 typedef struct vn_report_options {
     bool color;
-    int verbose;  /* -1 quiet: last line only; 0: failing rows grouped; 1: every row */
-    int width;    /* columns, 100 if 0 */
+    int verbose; /* -1 quiet: last line only; 0: failing rows grouped; 1: every row */
+    int width;   /* columns, 100 if 0 */
     vn_policy_t policy;
 } vn_report_options_t;
 /** The first screen (design 9). */

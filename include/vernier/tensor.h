@@ -12,19 +12,51 @@ enum { VN_MAX_RANK = 16 };
 
 /** Element types; numbers are those of ONNX TensorProto.DataType and are stored in files: never renumber. */
 typedef enum vn_dtype {
-    VN_UNDEFINED = 0, VN_F32 = 1, VN_U8 = 2, VN_I8 = 3, VN_U16 = 4, VN_I16 = 5, VN_I32 = 6, VN_I64 = 7, VN_STRING = 8, VN_BOOL = 9,
-    VN_F16 = 10, VN_F64 = 11, VN_U32 = 12, VN_U64 = 13, VN_C64 = 14, VN_C128 = 15, VN_BF16 = 16, VN_F8E4M3FN = 17, VN_F8E4M3FNUZ = 18,
-    VN_F8E5M2 = 19, VN_F8E5M2FNUZ = 20, VN_U4 = 21, VN_I4 = 22, VN_F4E2M1 = 23, VN_F8E8M0 = 24, VN_U2 = 25, VN_I2 = 26,
+    VN_UNDEFINED = 0,
+    VN_F32 = 1,
+    VN_U8 = 2,
+    VN_I8 = 3,
+    VN_U16 = 4,
+    VN_I16 = 5,
+    VN_I32 = 6,
+    VN_I64 = 7,
+    VN_STRING = 8,
+    VN_BOOL = 9,
+    VN_F16 = 10,
+    VN_F64 = 11,
+    VN_U32 = 12,
+    VN_U64 = 13,
+    VN_C64 = 14,
+    VN_C128 = 15,
+    VN_BF16 = 16,
+    VN_F8E4M3FN = 17,
+    VN_F8E4M3FNUZ = 18,
+    VN_F8E5M2 = 19,
+    VN_F8E5M2FNUZ = 20,
+    VN_U4 = 21,
+    VN_I4 = 22,
+    VN_F4E2M1 = 23,
+    VN_F8E8M0 = 24,
+    VN_U2 = 25,
+    VN_I2 = 26,
     VN_DTYPE_COUNT = 27
 } vn_dtype_t;
 
-typedef enum vn_kind { VN_KIND_NONE, VN_KIND_FLOAT, VN_KIND_SIGNED, VN_KIND_UNSIGNED, VN_KIND_BOOL, VN_KIND_STRING, VN_KIND_COMPLEX } vn_kind_t;
+typedef enum vn_kind {
+    VN_KIND_NONE,
+    VN_KIND_FLOAT,
+    VN_KIND_SIGNED,
+    VN_KIND_UNSIGNED,
+    VN_KIND_BOOL,
+    VN_KIND_STRING,
+    VN_KIND_COMPLEX
+} vn_kind_t;
 
 /** Name as used in reports and contracts: f32, bf16, f8e4m3fn, i64, u4, bool, string, ... Never NULL ("undefined"). */
 VN_API const char *vn_dtype_name(vn_dtype_t t);
 VN_API vn_dtype_t vn_dtype_from_name(const char *name); /* VN_UNDEFINED if unknown */
 VN_API vn_kind_t vn_dtype_kind(vn_dtype_t t);
-VN_API int vn_dtype_bits(vn_dtype_t t); /* 2, 4, 8 ... 128; 0 for string and undefined */
+VN_API int vn_dtype_bits(vn_dtype_t t);      /* 2, 4, 8 ... 128; 0 for string and undefined */
 VN_API bool vn_dtype_is_float(vn_dtype_t t); /* real binary floating point, f64 down to f4 and e8m0 */
 VN_API bool vn_dtype_is_int(vn_dtype_t t);   /* signed or unsigned, not bool */
 /** Storage bytes of n elements (sub-byte types packed low bits first, rounded up; strings: sizeof(vn_string_t) each). False: overflow. */
@@ -34,8 +66,19 @@ VN_API bool vn_dtype_storage(vn_dtype_t t, int64_t n, size_t *bytes);
 
 /** Formats that arithmetic may use; a superset of the float dtypes (TF32 has no dtype). */
 typedef enum vn_format {
-    VN_FMT_NONE = 0, VN_FMT_F64, VN_FMT_F32, VN_FMT_TF32, VN_FMT_F16, VN_FMT_BF16, VN_FMT_F8E4M3FN, VN_FMT_F8E4M3FNUZ, VN_FMT_F8E5M2,
-    VN_FMT_F8E5M2FNUZ, VN_FMT_F4E2M1, VN_FMT_F8E8M0, VN_FMT_COUNT
+    VN_FMT_NONE = 0,
+    VN_FMT_F64,
+    VN_FMT_F32,
+    VN_FMT_TF32,
+    VN_FMT_F16,
+    VN_FMT_BF16,
+    VN_FMT_F8E4M3FN,
+    VN_FMT_F8E4M3FNUZ,
+    VN_FMT_F8E5M2,
+    VN_FMT_F8E5M2FNUZ,
+    VN_FMT_F4E2M1,
+    VN_FMT_F8E8M0,
+    VN_FMT_COUNT
 } vn_format_t;
 
 /** p: significant bits with the hidden one; emin, emax: exponents of the smallest normal and the largest finite number (value 2^e·1.x). */
@@ -43,10 +86,10 @@ typedef struct vn_format_info {
     const char *name; /* "f32", "tf32", ... */
     vn_dtype_t dtype; /* VN_UNDEFINED for tf32 */
     int p, emin, emax;
-    double max;        /* largest finite */
-    double u;          /* unit roundoff 2^-p */
-    double eta;        /* smallest positive number (subnormal where there are any) */
-    double tau;        /* smallest normal */
+    double max; /* largest finite */
+    double u;   /* unit roundoff 2^-p */
+    double eta; /* smallest positive number (subnormal where there are any) */
+    double tau; /* smallest normal */
     bool has_inf, has_nan, has_negative_zero;
 } vn_format_info_t;
 VN_API const vn_format_info_t *vn_format_info(vn_format_t f); /* NULL for NONE */
@@ -100,8 +143,8 @@ VN_API vn_status_t vn_tensor_new(vn_dtype_t t, int rank, const int64_t *dims, vn
 /** Same without zeroing. */
 VN_API vn_status_t vn_tensor_new_raw(vn_dtype_t t, int rank, const int64_t *dims, vn_tensor_t **out, vn_error_t *err);
 /** Wraps foreign memory of `bytes` (checked against the shape); release(ctx) is called when the last holder is gone (may be NULL). */
-VN_API vn_status_t vn_tensor_wrap(vn_dtype_t t, int rank, const int64_t *dims, void *data, size_t bytes, void (*release)(void *),
-                                  void *ctx, vn_tensor_t **out, vn_error_t *err);
+VN_API vn_status_t vn_tensor_wrap(vn_dtype_t t, int rank, const int64_t *dims, void *data, size_t bytes, void (*release)(void *), void *ctx,
+                                  vn_tensor_t **out, vn_error_t *err);
 VN_API vn_tensor_t *vn_tensor_retain(const vn_tensor_t *t);
 VN_API void vn_tensor_free(vn_tensor_t *t); /* NULL is fine */
 
@@ -186,7 +229,7 @@ VN_API vn_status_t vn_npy_write(const char *path, const vn_tensor_t *t, vn_error
  */
 enum { VN_NPZ_MAX_RATIO = 2000 };
 VN_API vn_status_t vn_npz_read(const char *path, vn_bundle_t *out, vn_error_t *err);
-VN_API vn_status_t vn_npz_write(const char *path, const vn_bundle_t *b, vn_error_t *err); /* fixed time stamps: same bytes each time */
+VN_API vn_status_t vn_npz_write(const char *path, const vn_bundle_t *b, vn_error_t *err);    /* fixed time stamps: same bytes each time */
 VN_API vn_status_t vn_safetensors_read(const char *path, vn_bundle_t *out, vn_error_t *err); /* data stays mapped */
 VN_API vn_status_t vn_safetensors_write(const char *path, const vn_bundle_t *b, vn_error_t *err);
 /** ONNX TensorProto (.pb), one tensor, under its own name ("" if it has none); external data must lie in the file's folder. */

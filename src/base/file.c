@@ -21,10 +21,8 @@ vn_status_t vn_map_file(const char *path, vn_map_t *out, vn_error_t *err) {
         s = vn_fail(err, VN_ERR_IO, "%s: not a regular file", path);
     } else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            s = vn_fail(err, VN_ERR_IO, "%s: cannot map %lld bytes: %s", path, (long long)st.st_size, strerror(errno));
-        else
-            *out = (vn_map_t){.data = p, .size = (size_t)st.st_size, .base = p};
+        if (p == MAP_FAILED) s = vn_fail(err, VN_ERR_IO, "%s: cannot map %lld bytes: %s", path, (long long)st.st_size, strerror(errno));
+        else *out = (vn_map_t){.data = p, .size = (size_t)st.st_size, .base = p};
     }
     close(fd);
     return s;

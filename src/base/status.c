@@ -6,17 +6,37 @@
 #include <string.h>
 
 static const char *const status_names[] = {
-    [VN_OK] = "ok", [VN_ERR_NOMEM] = "out of memory", [VN_ERR_USAGE] = "usage", [VN_ERR_IO] = "input/output", [VN_ERR_PARSE] = "format",
-    [VN_ERR_SHAPE] = "shape", [VN_ERR_DTYPE] = "element type", [VN_ERR_RANGE] = "range", [VN_ERR_UNSUPPORTED] = "unsupported",
-    [VN_ERR_NOTFOUND] = "not found", [VN_ERR_WORKER] = "worker", [VN_ERR_CRASHED] = "crashed", [VN_ERR_TIMEOUT] = "timeout",
-    [VN_ERR_MEMORY_LIMIT] = "memory limit", [VN_ERR_INTERNAL] = "internal",
+    [VN_OK] = "ok",
+    [VN_ERR_NOMEM] = "out of memory",
+    [VN_ERR_USAGE] = "usage",
+    [VN_ERR_IO] = "input/output",
+    [VN_ERR_PARSE] = "format",
+    [VN_ERR_SHAPE] = "shape",
+    [VN_ERR_DTYPE] = "element type",
+    [VN_ERR_RANGE] = "range",
+    [VN_ERR_UNSUPPORTED] = "unsupported",
+    [VN_ERR_NOTFOUND] = "not found",
+    [VN_ERR_WORKER] = "worker",
+    [VN_ERR_CRASHED] = "crashed",
+    [VN_ERR_TIMEOUT] = "timeout",
+    [VN_ERR_MEMORY_LIMIT] = "memory limit",
+    [VN_ERR_INTERNAL] = "internal",
 };
 
 static const char *const verdict_names[VN_VERDICT_COUNT] = {
-    [VN_NOT_RUN] = "not-run", [VN_EXACT] = "exact", [VN_REPLAYED] = "replayed", [VN_EXPLAINED] = "explained",
-    [VN_SPEC_OPEN] = "spec-open", [VN_CONTRACT_MISMATCH] = "contract-mismatch", [VN_SUSPECT] = "suspect", [VN_BUG] = "bug",
-    [VN_NONDETERMINISTIC] = "nondeterministic", [VN_UNINFORMATIVE] = "uninformative", [VN_UNSUPPORTED] = "unsupported",
-    [VN_CRASHED] = "crashed", [VN_TIMEOUT] = "timeout",
+    [VN_NOT_RUN] = "not-run",
+    [VN_EXACT] = "exact",
+    [VN_REPLAYED] = "replayed",
+    [VN_EXPLAINED] = "explained",
+    [VN_SPEC_OPEN] = "spec-open",
+    [VN_CONTRACT_MISMATCH] = "contract-mismatch",
+    [VN_SUSPECT] = "suspect",
+    [VN_BUG] = "bug",
+    [VN_NONDETERMINISTIC] = "nondeterministic",
+    [VN_UNINFORMATIVE] = "uninformative",
+    [VN_UNSUPPORTED] = "unsupported",
+    [VN_CRASHED] = "crashed",
+    [VN_TIMEOUT] = "timeout",
 };
 
 const char *vn_status_name(vn_status_t status) {

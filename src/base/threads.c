@@ -8,8 +8,8 @@
 
 enum { MAX_THREADS = 64 };
 
-static atomic_int wanted;               /* 0 = not set */
-static _Thread_local bool inside;       /* nested loops run in place */
+static atomic_int wanted;         /* 0 = not set */
+static _Thread_local bool inside; /* nested loops run in place */
 
 void vn_threads_set(int n) { atomic_store(&wanted, n < 1 ? 0 : n > MAX_THREADS ? MAX_THREADS : n); }
 

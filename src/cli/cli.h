@@ -36,15 +36,16 @@ typedef struct vn_common {
     const char *json, *allow, *fail_on, *color, *effort;
     bool quiet, verbose, help;
 } vn_common_t;
-#define VN_COMMON_OPTIONS(c)                                                                                                          \
-    {"--json", NULL, VN_OPT_TEXT, &(c)->json, "FILE", "write the report as JSON (- = standard output)"},                             \
-    {"--allow", NULL, VN_OPT_TEXT, &(c)->allow, "LIST", "causes or verdicts that do not fail the run; what was allowed is listed"},   \
-    {"--fail-on", NULL, VN_OPT_TEXT, &(c)->fail_on, "LIST", "verdicts, causes or notes that fail the run although they would pass"},  \
-    {"--effort", NULL, VN_OPT_TEXT, &(c)->effort, "E", "quick | normal | deep: how far up the ladder a passing operator is taken"},   \
-    {"--color", NULL, VN_OPT_TEXT, &(c)->color, "WHEN", "auto | always | never"},                                                    \
-    {"--quiet", "-q", VN_OPT_FLAG, &(c)->quiet, NULL, "only the last line"},                                                         \
-    {"--verbose", "-v", VN_OPT_FLAG, &(c)->verbose, NULL, "every row"},                                                              \
-    {"--help", "-h", VN_OPT_FLAG, &(c)->help, NULL, "this text"}
+#define VN_COMMON_OPTIONS(c)                                                                                                             \
+    {"--json", NULL, VN_OPT_TEXT, &(c)->json, "FILE", "write the report as JSON (- = standard output)"},                                 \
+        {"--allow", NULL, VN_OPT_TEXT, &(c)->allow, "LIST", "causes or verdicts that do not fail the run; what was allowed is listed"},  \
+        {"--fail-on", NULL, VN_OPT_TEXT, &(c)->fail_on, "LIST", "verdicts, causes or notes that fail the run although they would pass"}, \
+        {"--effort", NULL, VN_OPT_TEXT, &(c)->effort, "E", "quick | normal | deep: how far up the ladder a passing operator is taken"},  \
+        {"--color", NULL, VN_OPT_TEXT, &(c)->color, "WHEN", "auto | always | never"},                                                    \
+        {"--quiet", "-q", VN_OPT_FLAG, &(c)->quiet, NULL, "only the last line"},                                                         \
+        {"--verbose", "-v", VN_OPT_FLAG, &(c)->verbose, NULL, "every row"}, {                                                            \
+        "--help", "-h", VN_OPT_FLAG, &(c)->help, NULL, "this text"                                                                       \
+    }
 
 /** Prints text and JSON of a record (JSON to "-" replaces the text). Returns the exit status. */
 int vn_cli_report(const vn_record_t *r, const vn_common_t *c);

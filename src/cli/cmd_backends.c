@@ -11,11 +11,10 @@ static void operators(vn_text_t *out) {
     const int n = vn_oracle_ops(&ops);
     for (int i = 0; i < n; ++i) {
         char versions[40];
-        if (ops[i].until)
-            snprintf(versions, sizeof versions, "%d-%d", ops[i].since, ops[i].until);
-        else
-            snprintf(versions, sizeof versions, "%d-", ops[i].since);
-        vn_text_printf(out, "%s%s%-32s %-8s %-14s %s\n", ops[i].domain, *ops[i].domain ? "." : "", ops[i].name, versions, vn_op_class_name(ops[i].cls), ops[i].claim);
+        if (ops[i].until) snprintf(versions, sizeof versions, "%d-%d", ops[i].since, ops[i].until);
+        else snprintf(versions, sizeof versions, "%d-", ops[i].since);
+        vn_text_printf(out, "%s%s%-32s %-8s %-14s %s\n", ops[i].domain, *ops[i].domain ? "." : "", ops[i].name, versions,
+                       vn_op_class_name(ops[i].cls), ops[i].claim);
     }
 }
 
@@ -30,9 +29,12 @@ static void identities(vn_text_t *text, vn_text_t *json) {
         const vn_worker_options_t wo = {.timeout_s = 60};
         vn_text_printf(json, "%s\n {\"name\": \"%s\", ", i ? "," : "", all[i].name);
         vn_text_printf(text, "%-12s ", all[i].alias ? all[i].alias : all[i].name);
-        if (vn_spec_parse(all[i].name, &spec, &err) == VN_OK && vn_backend_available(&spec, &err) == VN_OK && vn_worker_start(&spec, &wo, &w, &err) == VN_OK) {
-            vn_text_printf(json, "\"available\": true, \"identity\": %s, \"environment\": %s}", vn_worker_identity(w), vn_worker_environment(w));
-            vn_text_printf(text, "ready    %s  (options: %s)\n", all[i].summary, all[i].options && *all[i].options ? all[i].options : "none");
+        if (vn_spec_parse(all[i].name, &spec, &err) == VN_OK && vn_backend_available(&spec, &err) == VN_OK &&
+            vn_worker_start(&spec, &wo, &w, &err) == VN_OK) {
+            vn_text_printf(json, "\"available\": true, \"identity\": %s, \"environment\": %s}", vn_worker_identity(w),
+                           vn_worker_environment(w));
+            vn_text_printf(text, "ready    %s  (options: %s)\n", all[i].summary,
+                           all[i].options && *all[i].options ? all[i].options : "none");
         } else {
             vn_text_printf(text, "missing  %s\n", err.text);
             vn_text_add(json, "\"available\": false, \"why\": \"");
@@ -58,19 +60,19 @@ int vn_cmd_backends(int argc, char **argv) {
     vn_error_t err = {0};
     if (vn_cli_parse(argc, argv, opts, n, &rest, &err) != VN_OK) return vn_cli_error(&err);
     if (help) {
-        vn_cli_help("backends [--json FILE] | backends --operators oracle", "Starts every back end that is here and shows its identity.", opts, n);
+        vn_cli_help("backends [--json FILE] | backends --operators oracle", "Starts every back end that is here and shows its identity.",
+                    opts, n);
         return VN_EXIT_PASS;
     }
     if (rest.count) return vn_fail(&err, VN_ERR_USAGE, "backends: unexpected argument '%s'", rest.items[0]), vn_cli_error(&err);
-    if (measure) return vn_fail(&err, VN_ERR_UNSUPPORTED, "backends --measure: unsupported: this build has no probes yet"), vn_cli_error(&err);
+    if (measure)
+        return vn_fail(&err, VN_ERR_UNSUPPORTED, "backends --measure: unsupported: this build has no probes yet"), vn_cli_error(&err);
     vn_text_t text = {0}, out = {0};
     vn_status_t s = VN_OK;
     if (list && strcmp(list, "oracle") != 0)
         s = vn_fail(&err, VN_ERR_USAGE, "--operators: only the oracle's table is known here, not '%s'", list);
-    else if (list)
-        operators(&text);
-    else
-        identities(&text, &out);
+    else if (list) operators(&text);
+    else identities(&text, &out);
     if (s == VN_OK && json && !list) s = vn_write_file(json, out.data, out.length, &err);
     if (s == VN_OK && !(json && strcmp(json, "-") == 0)) s = vn_cli_print(text.data ? text.data : "", &err);
     vn_text_free(&text);

@@ -36,7 +36,8 @@ int vn_cmd_check(int argc, char **argv) {
     vn_error_t err = {0};
     if (vn_cli_parse(argc, argv, opts, n, &rest, &err) != VN_OK) return vn_cli_error(&err);
     if (c.help) {
-        vn_cli_help("check MODEL.onnx -b SPEC [-b SPEC ...]", "Judges every operator of the model on each back end: isolated, in situ, and the whole graph.", opts, n);
+        vn_cli_help("check MODEL.onnx -b SPEC [-b SPEC ...]",
+                    "Judges every operator of the model on each back end: isolated, in situ, and the whole graph.", opts, n);
         return VN_EXIT_PASS;
     }
     int effort;
@@ -46,7 +47,8 @@ int vn_cmd_check(int argc, char **argv) {
     char names[VN_OPT_MAX_LIST][128];
     for (int i = 0; i < shapes.count; ++i)
         if (vn_shape_parse(shapes.items[i], &args[i], names[i], sizeof names[i], &err) != VN_OK) return vn_cli_error(&err);
-    if (inputs && shapes.count) return vn_fail(&err, VN_ERR_USAGE, "--shape belongs to generated inputs; with --inputs the file decides"), vn_cli_error(&err);
+    if (inputs && shapes.count)
+        return vn_fail(&err, VN_ERR_USAGE, "--shape belongs to generated inputs; with --inputs the file decides"), vn_cli_error(&err);
     if (vn_contract_parse(contract, &o.contract, &err) != VN_OK) return vn_cli_error(&err);
     if (jobs) vn_threads_set((int)(jobs > 64 ? 64 : jobs));
     o.model_path = rest.items[0];

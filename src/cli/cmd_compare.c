@@ -23,15 +23,17 @@ static void one(vn_text_t *out, const char *name, const vn_tensor_t *a, const vn
         return;
     }
     *differ |= m.unequal > 0;
-    vn_text_printf(out, "%s  %s  unequal %lld of %lld  max abs %.9g  max rel %.3g  rms %.3g (%.3g of A's)  cosine %.9f", name, type, (long long)m.unequal,
-                   (long long)m.count, m.max_abs, m.max_rel, m.rms, m.rms_relative, m.cosine);
+    vn_text_printf(out, "%s  %s  unequal %lld of %lld  max abs %.9g  max rel %.3g  rms %.3g (%.3g of A's)  cosine %.9f", name, type,
+                   (long long)m.unequal, (long long)m.count, m.max_abs, m.max_rel, m.rms, m.rms_relative, m.cosine);
     if (vn_dtype_is_float(a->dtype)) vn_text_printf(out, "  max ulp %.3g", m.ulp_max);
     if (m.nan_a || m.nan_b || m.inf_a || m.inf_b)
-        vn_text_printf(out, "  NaN %lld|%lld  Inf %lld|%lld", (long long)m.nan_a, (long long)m.nan_b, (long long)m.inf_a, (long long)m.inf_b);
+        vn_text_printf(out, "  NaN %lld|%lld  Inf %lld|%lld", (long long)m.nan_a, (long long)m.nan_b, (long long)m.inf_a,
+                       (long long)m.inf_b);
     if (m.first.index >= 0)
-        vn_text_printf(out, "\n    first at %lld: %.9g (0x%llx) | %.9g (0x%llx)", (long long)m.first.index, m.first.expected, (unsigned long long)m.first.expected_bits,
-                       m.first.actual, (unsigned long long)m.first.actual_bits);
-    if (m.worst.index >= 0) vn_text_printf(out, "\n    worst at %lld: %.9g | %.9g", (long long)m.worst.index, m.worst.expected, m.worst.actual);
+        vn_text_printf(out, "\n    first at %lld: %.9g (0x%llx) | %.9g (0x%llx)", (long long)m.first.index, m.first.expected,
+                       (unsigned long long)m.first.expected_bits, m.first.actual, (unsigned long long)m.first.actual_bits);
+    if (m.worst.index >= 0)
+        vn_text_printf(out, "\n    worst at %lld: %.9g | %.9g", (long long)m.worst.index, m.worst.expected, m.worst.actual);
     vn_text_add(out, "\n");
 }
 
@@ -42,8 +44,10 @@ int vn_cmd_compare(int argc, char **argv) {
     vn_error_t err = {0};
     if (vn_cli_parse(argc, argv, opts, 1, &rest, &err) != VN_OK) return vn_cli_error(&err);
     if (help) {
-        vn_cli_help("compare A B", "Metrics of two tensor files (.npy, .npz, .safetensors, .pb). Exit 0: all bits equal; 3: they differ, and without an\n"
-                    "operator nobody can say whether that is right (vernier judge can).", opts, 1);
+        vn_cli_help("compare A B",
+                    "Metrics of two tensor files (.npy, .npz, .safetensors, .pb). Exit 0: all bits equal; 3: they differ, and without an\n"
+                    "operator nobody can say whether that is right (vernier judge can).",
+                    opts, 1);
         return VN_EXIT_PASS;
     }
     if (rest.count != 2) return vn_fail(&err, VN_ERR_USAGE, "compare needs two files, %d given", rest.count), vn_cli_error(&err);
@@ -67,7 +71,8 @@ int vn_cmd_compare(int argc, char **argv) {
             vn_text_printf(&out, "%s  only in %s\n", b.items[i].name, rest.items[1]);
             differ = true;
         }
-    vn_text_add(&out, differ ? "no verdict: without the operator, its inputs and a contract nobody can say who is right (vernier judge)\n" : "all bits equal\n");
+    vn_text_add(&out, differ ? "no verdict: without the operator, its inputs and a contract nobody can say who is right (vernier judge)\n"
+                             : "all bits equal\n");
     if (s == VN_OK) s = out.failed ? vn_fail(&err, VN_ERR_NOMEM, "no memory") : vn_cli_print(out.data, &err);
     vn_text_free(&out);
     vn_bundle_free(&a);

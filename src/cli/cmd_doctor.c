@@ -33,7 +33,8 @@ int vn_cmd_doctor(int argc, char **argv) {
         vn_spec_t spec;
         err = (vn_error_t){0};
         const bool here = vn_spec_parse(all[i].name, &spec, &err) == VN_OK && vn_backend_available(&spec, &err) == VN_OK;
-        vn_text_printf(&out, "%-11s %s%s\n", all[i].alias ? all[i].alias : all[i].name, here ? "ready" : err.text, !here && all[i].optional ? " (optional)" : "");
+        vn_text_printf(&out, "%-11s %s%s\n", all[i].alias ? all[i].alias : all[i].name, here ? "ready" : err.text,
+                       !here && all[i].optional ? " (optional)" : "");
         required_missing |= !here && !all[i].optional;
     }
     const vn_status_t s = out.failed ? vn_fail(&err, VN_ERR_NOMEM, "no memory") : vn_cli_print(out.data, &err);

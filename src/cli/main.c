@@ -19,11 +19,12 @@ static const struct {
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(FILE *to) {
-    fprintf(to, "usage: vernier COMMAND [OPTIONS]\n\nTwo back ends disagree: does arithmetic explain it, and which arithmetic, or is it a bug?\n\n");
+    fprintf(to, "usage: vernier COMMAND [OPTIONS]\n\nTwo back ends disagree: does arithmetic explain it, and which arithmetic, or is it a "
+                "bug?\n\n");
     for (int i = 0; i < COMMANDS; ++i) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
-    fprintf(to,
-            "\n  --version  --help   (vernier COMMAND --help explains one)\n\n"
-            "exit status: 0 every verdict passes; 1 at least one fails; 2 usage or unreadable input; 3 nothing failed, not everything was decided\n");
+    fprintf(to, "\n  --version  --help   (vernier COMMAND --help explains one)\n\n"
+                "exit status: 0 every verdict passes; 1 at least one fails; 2 usage or unreadable input; 3 nothing failed, not everything "
+                "was decided\n");
 }
 
 int main(int argc, char **argv) {

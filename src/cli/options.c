@@ -49,7 +49,8 @@ static vn_status_t set(const vn_opt_t *o, const char *value, vn_error_t *err) {
     }
     case VN_OPT_NUMBER: {
         const double x = strtod(value, &end);
-        if (end == value || *end || !isfinite(x) || x < 0) return vn_fail(err, VN_ERR_USAGE, "%s: '%s' is no number from 0 up", o->name, value);
+        if (end == value || *end || !isfinite(x) || x < 0)
+            return vn_fail(err, VN_ERR_USAGE, "%s: '%s' is no number from 0 up", o->name, value);
         *(double *)o->at = x;
         return VN_OK;
     }
@@ -91,8 +92,8 @@ void vn_cli_help(const char *usage, const char *about, const vn_opt_t *opts, int
     printf("usage: vernier %s\n\n%s\n\n", usage, about);
     for (int i = 0; i < n; ++i) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s%s%s", opts[i].brief ? opts[i].brief : "", opts[i].brief ? ", " : "", opts[i].name, opts[i].value ? " " : "",
-                 opts[i].value ? opts[i].value : "");
+        snprintf(left, sizeof left, "%s%s%s%s%s", opts[i].brief ? opts[i].brief : "", opts[i].brief ? ", " : "", opts[i].name,
+                 opts[i].value ? " " : "", opts[i].value ? opts[i].value : "");
         printf("  %-26s %s\n", left, opts[i].help);
     }
 }

@@ -9,7 +9,8 @@
 #include "vernier/report.h"
 
 vn_status_t vn_cli_print(const char *text, vn_error_t *err) {
-    if (fputs(text, stdout) == EOF || fflush(stdout) != 0) return vn_fail(err, VN_ERR_IO, "standard output: cannot write: %s", strerror(errno));
+    if (fputs(text, stdout) == EOF || fflush(stdout) != 0)
+        return vn_fail(err, VN_ERR_IO, "standard output: cannot write: %s", strerror(errno));
     return VN_OK;
 }
 
@@ -34,7 +35,11 @@ static bool colored(const vn_common_t *c) {
 }
 
 int vn_cli_report(const vn_record_t *r, const vn_common_t *c) {
-    const vn_report_options_t o = {.color = colored(c), .verbose = c->quiet ? -1 : c->verbose ? 1 : 0, .policy = {.allow = c->allow, .fail_on = c->fail_on}};
+    const vn_report_options_t o = {.color = colored(c),
+                                   .verbose = c->quiet     ? -1
+                                              : c->verbose ? 1
+                                                           : 0,
+                                   .policy = {.allow = c->allow, .fail_on = c->fail_on}};
     vn_text_t text = {0}, json = {0};
     vn_error_t err = {0};
     vn_status_t s = VN_OK;

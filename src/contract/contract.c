@@ -27,7 +27,10 @@ static const struct {
     vn_format_t format;
     vn_rounding_t rounding;
 } operand_names[] = {
-    {"tf32-rn", VN_FMT_TF32, VN_RNE}, {"tf32-rna", VN_FMT_TF32, VN_RNA}, {"tf32-rz", VN_FMT_TF32, VN_RZ}, {"bf16-rz", VN_FMT_BF16, VN_RZ},
+    {"tf32-rn", VN_FMT_TF32, VN_RNE},
+    {"tf32-rna", VN_FMT_TF32, VN_RNA},
+    {"tf32-rz", VN_FMT_TF32, VN_RZ},
+    {"bf16-rz", VN_FMT_BF16, VN_RZ},
 };
 
 /* Integer types, and pairs such as "u8xi8" (operands) or "f32->u8" (a cast), are exact by the operator's own rule: they are checked for
@@ -106,7 +109,8 @@ vn_status_t vn_contract_parse(const char *text, vn_contract_t *out, vn_error_t *
 
 void vn_contract_describe(const vn_contract_t *c, char *out, size_t size) {
     static const char *const tiers[] = {"ieee", "portable", "fast"};
-    const bool plain = !c->operand && !c->accumulator && !c->result && !c->intermediate && !c->has_function_ulp && (c->tier == VN_TIER_FAST) == (c->ftz || c->daz);
+    const bool plain = !c->operand && !c->accumulator && !c->result && !c->intermediate && !c->has_function_ulp &&
+                       (c->tier == VN_TIER_FAST) == (c->ftz || c->daz);
     if (plain) {
         snprintf(out, size, "%s", tiers[c->tier]);
         return;

@@ -32,9 +32,19 @@ vn_row_t *vn_record_row(vn_record_t *r) {
         r->rows_capacity = capacity;
     }
     vn_row_t *row = &r->rows[r->n_rows++];
-    *row = (vn_row_t){.error_over_bound = NAN, .rms_ratio = NAN, .z_max = NAN, .sign_bias = NAN, .ulp_max = NAN, .max_abs_error = NAN,
-                      .impact = NAN, .oracle_over_bound = NAN, .first_index = -1, .first_expected = NAN, .first_actual = NAN,
-                      .deterministic = -1, .detection_smallest = NAN};
+    *row = (vn_row_t){.error_over_bound = NAN,
+                      .rms_ratio = NAN,
+                      .z_max = NAN,
+                      .sign_bias = NAN,
+                      .ulp_max = NAN,
+                      .max_abs_error = NAN,
+                      .impact = NAN,
+                      .oracle_over_bound = NAN,
+                      .first_index = -1,
+                      .first_expected = NAN,
+                      .first_actual = NAN,
+                      .deterministic = -1,
+                      .detection_smallest = NAN};
     return row;
 }
 
@@ -74,7 +84,8 @@ bool vn_row_allowed(const vn_row_t *row, const vn_policy_t *p) {
 }
 
 bool vn_row_fails(const vn_row_t *row, const vn_policy_t *p) {
-    if (p && (listed(p->fail_on, vn_verdict_name(row->verdict)) || listed(p->fail_on, row->cause) || listed(p->fail_on, row->note))) return true;
+    if (p && (listed(p->fail_on, vn_verdict_name(row->verdict)) || listed(p->fail_on, row->cause) || listed(p->fail_on, row->note)))
+        return true;
     return vn_verdict_fails(row->verdict) && !vn_row_allowed(row, p);
 }
 

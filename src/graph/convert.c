@@ -76,7 +76,8 @@ static vn_status_t get_shape(converter_t *c, const Onnx__TensorShapeProto *p, vn
                 return vn_fail(c->err, VN_ERR_RANGE, "dimension %d of a shape is %lld; give a size of at least 0, or leave it open", k,
                                (long long)d->dim_value);
             t->dims[k].value = d->dim_value;
-        } else if (d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && d->dim_param[0] && strcmp(d->dim_param, "?") != 0) { /* "?": some exporters' "unknown", no name */
+        } else if (d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && d->dim_param[0] &&
+                   strcmp(d->dim_param, "?") != 0) { /* "?": some exporters' "unknown", no name */
             VN_TRY(text(c, d->dim_param, &t->dims[k].param));
         }
     }

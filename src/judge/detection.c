@@ -9,7 +9,7 @@
 
 typedef struct stage {
     const vn_ref_t *ref;
-    const double *x; /* actual */
+    const double *x;       /* actual */
     int64_t n, last, rows; /* last: size of the last axis, rows: the rest */
     int64_t mid;           /* an element that is not zero, from the middle on */
 } stage_t;
@@ -43,7 +43,9 @@ static double shifted(const stage_t *s, int64_t i) { return s->x[(i + 1) % s->n]
 static double reversed_rows(const stage_t *s, int64_t i) { return s->x[i - i % s->last + (s->last - 1 - i % s->last)]; }
 static double ratio_fine(const stage_t *s, int64_t i) { return s->x[i] * (1 + 0x1p-10); }
 static double ratio_two(const stage_t *s, int64_t i) { return 2 * s->x[i]; }
-static double rounded_bf16(const stage_t *s, int64_t i) { return vn_round_to(s->ref->dtype == VN_BF16 ? VN_FMT_F8E5M2 : VN_FMT_BF16, s->x[i], VN_RNE, true); }
+static double rounded_bf16(const stage_t *s, int64_t i) {
+    return vn_round_to(s->ref->dtype == VN_BF16 ? VN_FMT_F8E5M2 : VN_FMT_BF16, s->x[i], VN_RNE, true);
+}
 static double stale_tile(const stage_t *s, int64_t i) { return i % s->last < 8 && i / s->last < 8 ? s->x[s->n - 1 - i] : s->x[i]; }
 
 /* local: the fault touches the middle element and its neighbours only */
@@ -52,10 +54,20 @@ static const struct {
     fault_fn fault;
     bool local;
 } catalogue[] = {
-    {"one element x (1 + 2^-6)", element_ratio, true}, {"sign of one element", element_sign, true}, {"one element zero", element_zero, true},
-    {"one row zero", row_zero, false}, {"one row repeated", row_repeated, false}, {"tail of the last axis zero", tail_zero, false}, {"all zero", all_zero, false},
-    {"two neighbours swapped", pair_swapped, true}, {"shifted by one", shifted, false}, {"last axis reversed", reversed_rows, false},
-    {"all x (1 + 2^-10)", ratio_fine, false}, {"all x 2", ratio_two, false}, {"rounded to bf16", rounded_bf16, false}, {"stale 8 x 8 tile", stale_tile, false},
+    {"one element x (1 + 2^-6)", element_ratio, true},
+    {"sign of one element", element_sign, true},
+    {"one element zero", element_zero, true},
+    {"one row zero", row_zero, false},
+    {"one row repeated", row_repeated, false},
+    {"tail of the last axis zero", tail_zero, false},
+    {"all zero", all_zero, false},
+    {"two neighbours swapped", pair_swapped, true},
+    {"shifted by one", shifted, false},
+    {"last axis reversed", reversed_rows, false},
+    {"all x (1 + 2^-10)", ratio_fine, false},
+    {"all x 2", ratio_two, false},
+    {"rounded to bf16", rounded_bf16, false},
+    {"stale 8 x 8 tile", stale_tile, false},
 };
 enum { FAULTS = sizeof catalogue / sizeof *catalogue };
 
@@ -73,10 +85,8 @@ static bool caught(const stage_t *s, const vn_dtype_t t, fault_fn fault, bool lo
     const int64_t begin = local && s->mid > 0 ? s->mid - 1 : 0, end = local && s->mid + 2 < s->n ? s->mid + 2 : s->n;
     for (int64_t i = begin; i < end; ++i) {
         double x = fault(s, i);
-        if (f == VN_FMT_F32)
-            x = (float)x;
-        else if (f != VN_FMT_NONE)
-            x = vn_round_to(f, x, VN_RNE, false);
+        if (f == VN_FMT_F32) x = (float)x;
+        else if (f != VN_FMT_NONE) x = vn_round_to(f, x, VN_RNE, false);
         if (x == s->x[i] || (isnan(x) && isnan(s->x[i]))) continue;
         const double limit = room(s->ref, i);
         if (limit < 0) return true;
@@ -124,7 +134,8 @@ static vn_status_t operand_fault(const vn_case_t *c, bool *noticed, vn_error_t *
             for (int j = 0; j < n; ++j) in[j] = j == k ? changed : q->inputs[j];
             vn_question_t other = *q;
             other.inputs = in;
-            if (vn_question_oracle(&other, q->contract, VN_WANT_VALUE, refs, &why) == VN_OK && refs[c->k].value && refs[c->k].count == c->ref->count)
+            if (vn_question_oracle(&other, q->contract, VN_WANT_VALUE, refs, &why) == VN_OK && refs[c->k].value &&
+                refs[c->k].count == c->ref->count)
                 for (int64_t i = 0; i < c->ref->count && !*noticed; ++i) {
                     const double limit = room(c->ref, i), shift = fabs(refs[c->k].value[i] - c->ref->value[i]);
                     *noticed = limit < 0 ? shift > 0 : shift > 2 * limit;
@@ -190,7 +201,8 @@ vn_status_t vn_detection(vn_case_t *c, vn_error_t *err) {
         c->f->detection_of += 2;
         c->f->detection_caught += lost_terms(c, n);
     }
-    if (c->f->detection_caught == 0 && c->ref->value) { /* all of the result may be cancellation: ask for the operands before saying uninformative */
+    if (c->f->detection_caught == 0 &&
+        c->ref->value) { /* all of the result may be cancellation: ask for the operands before saying uninformative */
         bool noticed;
         VN_TRY(operand_fault(c, &noticed, err));
         c->f->detection_of += 1;

@@ -35,8 +35,11 @@ static const hypothesis_t table[] = {
     {.id = "accumulator-f16", .words = "running sum in f16", .accumulator = VN_FMT_F16},
     {.id = "accumulator-bf16", .words = "running sum in bfloat16", .accumulator = VN_FMT_BF16},
     {.id = "operands-bf16", .words = "bfloat16 operands, f32 accumulation, bfloat16 result", .operand = VN_FMT_BF16, .result = VN_FMT_BF16},
-    {.id = "operands-bf16", .words = "bfloat16 operands, f32 accumulation, sum and bias rounded to bfloat16 before they meet, bfloat16 result",
-     .operand = VN_FMT_BF16, .result = VN_FMT_BF16, .intermediate = VN_FMT_BF16},
+    {.id = "operands-bf16",
+     .words = "bfloat16 operands, f32 accumulation, sum and bias rounded to bfloat16 before they meet, bfloat16 result",
+     .operand = VN_FMT_BF16,
+     .result = VN_FMT_BF16,
+     .intermediate = VN_FMT_BF16},
     {.id = "operands-f16", .words = "f16 operands, f32 accumulation, f16 result", .operand = VN_FMT_F16, .result = VN_FMT_F16},
     {.id = "operands-f16", .words = "right operand rounded to f16, f32 accumulation", .operand = VN_FMT_F16, .mask = 2},
     {.id = "operands-f16", .words = "left operand rounded to f16, f32 accumulation", .operand = VN_FMT_F16, .mask = 1},
@@ -53,11 +56,14 @@ static bool applies(const hypothesis_t *h, const vn_contract_t *c, vn_op_class_t
     const bool sums = cls == VN_CLASS_CONTRACTION || cls == VN_CLASS_REDUCTION || cls == VN_CLASS_SCAN || cls == VN_CLASS_COMPOSITE ||
                       cls == VN_CLASS_SOFTMAX || cls == VN_CLASS_NORMALISATION;
     if (!vn_dtype_is_float(out)) return false;
-    if (h->operand && (precision(h->operand) >= precision(c->operand) || (cls != VN_CLASS_CONTRACTION && cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_ELEMENTARY))) return false;
+    if (h->operand && (precision(h->operand) >= precision(c->operand) ||
+                       (cls != VN_CLASS_CONTRACTION && cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_ELEMENTARY)))
+        return false;
     if (h->operand && cls == VN_CLASS_ELEMENTARY && (h->mask || h->intermediate)) return false;
     if (h->accumulator && (precision(h->accumulator) >= precision(c->accumulator) || !sums)) return false;
     if (h->result && precision(h->result) >= precision(vn_format_of(out))) return false;
-    if (h->intermediate && (precision(h->intermediate) >= precision(c->accumulator) || (!h->operand && cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_NORMALISATION && cls != VN_CLASS_SOFTMAX)))
+    if (h->intermediate && (precision(h->intermediate) >= precision(c->accumulator) ||
+                            (!h->operand && cls != VN_CLASS_COMPOSITE && cls != VN_CLASS_NORMALISATION && cls != VN_CLASS_SOFTMAX)))
         return false;
     if (h->ftz && c->ftz) return false;
     if (h->daz && c->daz) return false;
@@ -180,7 +186,8 @@ static vn_status_t try_one(vn_case_t *c, int h, const double *x, double h0, doub
     const vn_question_t *q = c->q;
     vn_contract_t contract = changed(&table[h], q->contract);
     const bool flush = table[h].ftz || table[h].daz;
-    if (contract.tier == VN_TIER_PORTABLE && !flush) contract.ftz = contract.daz = true; /* narrow units often flush; that is not the news */
+    if (contract.tier == VN_TIER_PORTABLE && !flush)
+        contract.ftz = contract.daz = true; /* narrow units often flush; that is not the news */
     vn_ref_t *refs = vn_alloc((size_t)q->n_outputs, sizeof *refs);
     if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     vn_error_t why;
@@ -191,12 +198,11 @@ static vn_status_t try_one(vn_case_t *c, int h, const double *x, double h0, doub
         const vn_fingerprint_t print = vn_fingerprint(&refs[c->k], &m, c->cls, q->alpha);
         const double log_l = log_likelihood(&refs[c->k], x, c->actual->count, false);
         const double rms = m.sigmas ? sqrt(m.sum_clipped / (double)m.sigmas) : 0;
-        const bool fits = s == VN_OK && m.outside == 0 && print.verdict != VN_PRINT_RMS && print.verdict != VN_PRINT_EXTREME && rms <= vn_rms_limit();
+        const bool fits =
+            s == VN_OK && m.outside == 0 && print.verdict != VN_PRINT_RMS && print.verdict != VN_PRINT_EXTREME && rms <= vn_rms_limit();
         bool accept = fits;
-        if (flush)
-            accept = s == VN_OK && m.outside == 0 && flush_possible(c);
-        else
-            accept = fits && med0 > vn_chernoff_z(0.5, 0) && log_l - h0 > log(1 / q->alpha);
+        if (flush) accept = s == VN_OK && m.outside == 0 && flush_possible(c);
+        else accept = fits && med0 > vn_chernoff_z(0.5, 0) && log_l - h0 > log(1 / q->alpha);
         /* one that stands earlier in the table is displaced only by a clearly better one: TF32 and f16 operands differ in subnormals alone */
         if (accept && (best->h < 0 || log_l > best->log_l + log(1 / q->alpha))) {
             best->h = h;
@@ -229,13 +235,17 @@ static vn_status_t one_tier(vn_case_t *c, const char *tier, bool *explained, vn_
     if (s == VN_OK && refs[c->k].value) {
         const vn_ref_t *r = &refs[c->k];
         s = vn_measure(r, c->actual, &m, err);
-        const char *name = m.wide_used && r->wide_note ? r->wide_note : c->cls == VN_CLASS_ELEMENTARY && wider.tier == VN_TIER_FAST ? "low-order-fit" : NULL;
+        const char *name = m.wide_used && r->wide_note                                   ? r->wide_note
+                           : c->cls == VN_CLASS_ELEMENTARY && wider.tier == VN_TIER_FAST ? "low-order-fit"
+                                                                                         : NULL;
         if (s == VN_OK && m.outside == 0 && name) {
             *explained = true;
             c->f->verdict = VN_CONTRACT_MISMATCH;
             snprintf(c->f->cause, sizeof c->f->cause, "%s", name);
-            snprintf(c->f->words, sizeof c->f->words, "%s: %lld of %lld elements are outside the declared contract (largest absolute error %.3g) and inside the '%s' budget.", name,
-                     (long long)c->m.outside, (long long)c->m.count, c->m.max_abs_outside, tier);
+            snprintf(
+                c->f->words, sizeof c->f->words,
+                "%s: %lld of %lld elements are outside the declared contract (largest absolute error %.3g) and inside the '%s' budget.",
+                name, (long long)c->m.outside, (long long)c->m.count, c->m.max_abs_outside, tier);
         }
     } else if (s != VN_ERR_NOMEM) {
         s = VN_OK;
@@ -248,7 +258,8 @@ static vn_status_t one_tier(vn_case_t *c, const char *tier, bool *explained, vn_
 static vn_status_t wider_tier(vn_case_t *c, bool *explained, vn_error_t *err) {
     if (c->m.outside == 0) return VN_OK;
     if (c->q->contract->tier == VN_TIER_IEEE) VN_TRY(one_tier(c, "portable", explained, err));
-    if (!*explained && c->q->contract->tier != VN_TIER_FAST && !c->q->contract->has_function_ulp) VN_TRY(one_tier(c, "fast", explained, err));
+    if (!*explained && c->q->contract->tier != VN_TIER_FAST && !c->q->contract->has_function_ulp)
+        VN_TRY(one_tier(c, "fast", explained, err));
     return VN_OK;
 }
 
@@ -283,7 +294,8 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
         snprintf(c->f->words, sizeof c->f->words, "%s: this explains all %lld elements outside the bound.", table[best.h].words,
                  (long long)c->m.outside);
     else
-        snprintf(c->f->words, sizeof c->f->words, "%s: the residual is %.2g of its own noise. The declared contract would have left 1/%.3g of this error.",
+        snprintf(c->f->words, sizeof c->f->words,
+                 "%s: the residual is %.2g of its own noise. The declared contract would have left 1/%.3g of this error.",
                  table[best.h].words, best.rms, before);
     return VN_OK;
 }

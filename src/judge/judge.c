@@ -49,9 +49,10 @@ void vn_set_divergence(const vn_ref_t *ref, const vn_tensor_t *actual, int64_t f
 
 static int rank_of(vn_op_class_t c) { /* which class decides for a region */
     static const int order[] = {
-        [VN_CLASS_MOVEMENT] = 0, [VN_CLASS_CONTROL] = 1, [VN_CLASS_EXACT] = 2, [VN_CLASS_ROUNDED] = 3, [VN_CLASS_ELEMENTARY] = 4,
-        [VN_CLASS_QUANTISE] = 5, [VN_CLASS_SCAN] = 6, [VN_CLASS_REDUCTION] = 7, [VN_CLASS_SOFTMAX] = 8, [VN_CLASS_NORMALISATION] = 9,
-        [VN_CLASS_CONTRACTION] = 10, [VN_CLASS_COMPOSITE] = 11, [VN_CLASS_RANDOM] = 12,
+        [VN_CLASS_MOVEMENT] = 0,   [VN_CLASS_CONTROL] = 1,       [VN_CLASS_EXACT] = 2,        [VN_CLASS_ROUNDED] = 3,
+        [VN_CLASS_ELEMENTARY] = 4, [VN_CLASS_QUANTISE] = 5,      [VN_CLASS_SCAN] = 6,         [VN_CLASS_REDUCTION] = 7,
+        [VN_CLASS_SOFTMAX] = 8,    [VN_CLASS_NORMALISATION] = 9, [VN_CLASS_CONTRACTION] = 10, [VN_CLASS_COMPOSITE] = 11,
+        [VN_CLASS_RANDOM] = 12,
     };
     return (unsigned)c < sizeof order / sizeof *order ? order[c] : 0;
 }
@@ -95,7 +96,8 @@ static bool form(vn_case_t *c, const vn_value_t *v, vn_tensor_t **converted, vn_
         return false;
     }
     if (v->kind != VN_VALUE_TENSOR) {
-        snprintf(f->words, sizeof f->words, "A %s was returned where a tensor is due.", v->kind == VN_VALUE_SEQUENCE ? "sequence" : "optional");
+        snprintf(f->words, sizeof f->words, "A %s was returned where a tensor is due.",
+                 v->kind == VN_VALUE_SEQUENCE ? "sequence" : "optional");
         return false;
     }
     const vn_tensor_t *a = v->tensor, *r = c->ref->tensor;
@@ -108,11 +110,12 @@ static bool form(vn_case_t *c, const vn_value_t *v, vn_tensor_t **converted, vn_
         return false;
     }
     const vn_kind_t kind = vn_dtype_kind(a->dtype);
-    const bool surely = (kind == VN_KIND_FLOAT || kind == VN_KIND_COMPLEX) && vn_dtype_bits(a->dtype) >= 16; /* no arithmetic returns that pattern */
+    const bool surely =
+        (kind == VN_KIND_FLOAT || kind == VN_KIND_COMPLEX) && vn_dtype_bits(a->dtype) >= 16; /* no arithmetic returns that pattern */
     if (surely && q->poison_left && q->poison_left[c->k] > 0 && a->count > 0) {
         snprintf(f->cause, sizeof f->cause, "tail-unwritten");
-        snprintf(f->words, sizeof f->words, "%lld of %lld elements still hold the pattern that filled the buffer.", (long long)q->poison_left[c->k],
-                 (long long)a->count);
+        snprintf(f->words, sizeof f->words, "%lld of %lld elements still hold the pattern that filled the buffer.",
+                 (long long)q->poison_left[c->k], (long long)a->count);
         return false;
     }
     if (a->dtype != r->dtype) {
@@ -123,14 +126,13 @@ static bool form(vn_case_t *c, const vn_value_t *v, vn_tensor_t **converted, vn_
         if (ka == VN_KIND_STRING || kr == VN_KIND_STRING || ka == VN_KIND_COMPLEX || kr == VN_KIND_COMPLEX) return false;
         if (vn_tensor_new(r->dtype, r->rank, r->dims, converted, err) != VN_OK) return false;
         for (int64_t i = 0; i < a->count; ++i) {
-            if (vn_dtype_is_float(r->dtype))
-                vn_tensor_set_f64(*converted, i, vn_tensor_get_f64(a, i));
-            else
-                vn_tensor_set_i64(*converted, i, vn_tensor_get_i64(a, i));
+            if (vn_dtype_is_float(r->dtype)) vn_tensor_set_f64(*converted, i, vn_tensor_get_f64(a, i));
+            else vn_tensor_set_i64(*converted, i, vn_tensor_get_i64(a, i));
             if (vn_dtype_is_float(r->dtype) || vn_tensor_get_f64(*converted, i) == vn_tensor_get_f64(a, i)) continue;
             char where[160];
             vn_index_text(a, i, where, sizeof where);
-            snprintf(f->words, sizeof f->words, "%.150s was returned, %.150s is due, and %.9g at %.120s is no value of that type.", got, want, vn_tensor_get_f64(a, i), where);
+            snprintf(f->words, sizeof f->words, "%.150s was returned, %.150s is due, and %.9g at %.120s is no value of that type.", got,
+                     want, vn_tensor_get_f64(a, i), where);
             vn_tensor_free(*converted);
             *converted = NULL;
             return false;
@@ -193,7 +195,8 @@ static bool follows_reading(vn_case_t *c) {
         if (!equal) continue;
         c->f->verdict = VN_SPEC_OPEN;
         snprintf(c->f->note, sizeof c->f->note, "%s", c->ref->readings[r].name);
-        snprintf(c->f->words, sizeof c->f->words, "The operator's text leaves this open; the result follows the reading '%s'.", c->ref->readings[r].name);
+        snprintf(c->f->words, sizeof c->f->words, "The operator's text leaves this open; the result follows the reading '%s'.",
+                 c->ref->readings[r].name);
         return true;
     }
     return false;
@@ -204,14 +207,10 @@ static void describe_failure(vn_case_t *c) {
     char where[160];
     vn_index_text(c->actual, m->first_outside, where, sizeof where);
     const vn_divergence_t *d = &c->f->first;
-    if (m->nan_extra)
-        snprintf(c->f->cause, sizeof c->f->cause, "nan-produced");
-    else if (m->nan_missing)
-        snprintf(c->f->cause, sizeof c->f->cause, "nan-ignored");
-    else if (m->inf_extra)
-        snprintf(c->f->cause, sizeof c->f->cause, "inf-produced");
-    else if (m->zero_extra == m->outside && c->ref->value)
-        snprintf(c->f->cause, sizeof c->f->cause, "zeros");
+    if (m->nan_extra) snprintf(c->f->cause, sizeof c->f->cause, "nan-produced");
+    else if (m->nan_missing) snprintf(c->f->cause, sizeof c->f->cause, "nan-ignored");
+    else if (m->inf_extra) snprintf(c->f->cause, sizeof c->f->cause, "inf-produced");
+    else if (m->zero_extra == m->outside && c->ref->value) snprintf(c->f->cause, sizeof c->f->cause, "zeros");
     snprintf(c->f->words, sizeof c->f->words,
              "%lld of %lld elements outside the bound; first at %s: expected %.9g (0x%llx), got %.9g (0x%llx); largest error %.3g x bound.",
              (long long)m->outside, (long long)m->count, where, d->expected, (unsigned long long)d->expected_bits, d->actual,
@@ -241,7 +240,9 @@ bool vn_has_subnormal(const vn_question_t *q) {
 static vn_status_t flushes(vn_case_t *c, bool *passes, vn_error_t *err) {
     const vn_question_t *q = c->q;
     *passes = false;
-    if (c->cls <= VN_CLASS_ROUNDED || !c->ref->value || q->contract->tier != VN_TIER_PORTABLE || (q->contract->ftz && q->contract->daz) || !c->m.outside || c->m.classes) return VN_OK;
+    if (c->cls <= VN_CLASS_ROUNDED || !c->ref->value || q->contract->tier != VN_TIER_PORTABLE || (q->contract->ftz && q->contract->daz) ||
+        !c->m.outside || c->m.classes)
+        return VN_OK;
     const double rms = sqrt(c->m.sum_y2 / (double)c->m.count), u = vn_format_info(vn_format_of(c->ref->dtype))->u;
     if (!(c->m.max_abs_outside <= u * rms)) return VN_OK;
     if (c->m.zero_extra == 0 && !vn_has_subnormal(q)) return VN_OK;
@@ -263,7 +264,9 @@ static vn_status_t flushes(vn_case_t *c, bool *passes, vn_error_t *err) {
     if (*passes) {
         c->f->verdict = VN_EXPLAINED;
         snprintf(c->f->note, sizeof c->f->note, "subnormals-flushed");
-        snprintf(c->f->words, sizeof c->f->words, "%lld elements are explained only by subnormal operands or results counted as zero, each by less than one rounding of the output's rms.",
+        snprintf(c->f->words, sizeof c->f->words,
+                 "%lld elements are explained only by subnormal operands or results counted as zero, each by less than one rounding of the "
+                 "output's rms.",
                  (long long)c->m.outside);
     }
     return s;
@@ -282,7 +285,8 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
             const double x = vn_tensor_get_f64(c->actual, i);
             if (!(x >= c->ref->range_lo && x <= c->ref->range_hi)) {
                 f->verdict = VN_BUG;
-                snprintf(f->words, sizeof f->words, "element %lld is %.9g, outside [%.9g, %.9g]", (long long)i, x, c->ref->range_lo, c->ref->range_hi);
+                snprintf(f->words, sizeof f->words, "element %lld is %.9g, outside [%.9g, %.9g]", (long long)i, x, c->ref->range_lo,
+                         c->ref->range_hi);
                 break;
             }
         }
@@ -294,7 +298,8 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     vn_rung(f, "classes %s", m->classes ? "broken" : "ok");
     vn_rung(f, "bound %s, %.3g", m->outside ? "left" : "kept", m->worst_ratio);
     if (c->print.verdict != VN_PRINT_VOID)
-        vn_rung(f, "fingerprint rms %.3g (limit %.3g) z %.3g (limit %.3g)", c->print.rms, c->print.rms_limit, c->print.z_max, c->print.z_limit);
+        vn_rung(f, "fingerprint rms %.3g (limit %.3g) z %.3g (limit %.3g)", c->print.rms, c->print.rms_limit, c->print.z_max,
+                c->print.z_limit);
     bool odd = c->print.verdict == VN_PRINT_RMS || c->print.verdict == VN_PRINT_EXTREME;
     if (odd && m->outside == 0) { /* only then does the model alone accuse: it must hold for this very data */
         double scale;
@@ -331,7 +336,8 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
         describe_failure(c);
     } else {
         f->verdict = VN_SUSPECT;
-        snprintf(f->words, sizeof f->words, "Inside the bound (%.3g of it), yet %s: %.3g against a limit of %.3g; no hypothesis fits.", m->worst_ratio,
+        snprintf(f->words, sizeof f->words, "Inside the bound (%.3g of it), yet %s: %.3g against a limit of %.3g; no hypothesis fits.",
+                 m->worst_ratio,
                  c->print.verdict == VN_PRINT_RMS ? "the rms over the predicted noise is too large" : "one element is too far out",
                  c->print.verdict == VN_PRINT_RMS ? c->print.rms : c->print.z_max,
                  c->print.verdict == VN_PRINT_RMS ? c->print.rms_limit : c->print.z_limit);
@@ -363,7 +369,8 @@ static vn_status_t repeated(vn_case_t *c, const vn_value_t *second, vn_error_t *
     }
     int64_t differ = 0;
     const vn_tensor_t *b = second->tensor;
-    const bool same_form = b->dtype == c->actual->dtype && b->rank == c->actual->rank && memcmp(b->dims, c->actual->dims, (size_t)b->rank * sizeof *b->dims) == 0;
+    const bool same_form = b->dtype == c->actual->dtype && b->rank == c->actual->rank &&
+                           memcmp(b->dims, c->actual->dims, (size_t)b->rank * sizeof *b->dims) == 0;
     if (!same_form) differ = c->actual->count;
     for (int64_t i = 0; same_form && i < c->actual->count; ++i) differ += vn_tensor_bits(c->actual, i) != vn_tensor_bits(second->tensor, i);
     vn_rung(f, "repeat differs in %lld elements", (long long)differ);
@@ -373,13 +380,24 @@ static vn_status_t repeated(vn_case_t *c, const vn_value_t *second, vn_error_t *
     f->verdict = VN_NONDETERMINISTIC;
     snprintf(f->cause, sizeof f->cause, "%s", both ? "order-nondeterminism" : "race");
     snprintf(f->words, sizeof f->words, "Two runs with identical settings differ in %lld of %lld elements; %s.", (long long)differ,
-             (long long)c->actual->count, both ? "both are inside the bound: the order of summation varies" : "at least one is outside the bound");
+             (long long)c->actual->count,
+             both ? "both are inside the bound: the order of summation varies" : "at least one is outside the bound");
     return VN_OK;
 }
 
 static vn_status_t judge_one(const vn_question_t *q, int k, vn_op_class_t cls, vn_finding_t *f, vn_error_t *err) {
-    *f = (vn_finding_t){.verdict = VN_NOT_RUN, .first.index = -1, .deterministic = -1, .error_over_bound = NAN, .rms_ratio = NAN, .z_max = NAN,
-                        .sign_bias = NAN, .ulp_max = NAN, .max_abs_error = NAN, .impact = NAN, .oracle_over_bound = NAN, .detection_smallest = NAN};
+    *f = (vn_finding_t){.verdict = VN_NOT_RUN,
+                        .first.index = -1,
+                        .deterministic = -1,
+                        .error_over_bound = NAN,
+                        .rms_ratio = NAN,
+                        .z_max = NAN,
+                        .sign_bias = NAN,
+                        .ulp_max = NAN,
+                        .max_abs_error = NAN,
+                        .impact = NAN,
+                        .oracle_over_bound = NAN,
+                        .detection_smallest = NAN};
     f->first.expected = f->first.actual = NAN;
     vn_contract_describe(q->contract, f->declared, sizeof f->declared);
     vn_case_t c = {.q = q, .k = k, .ref = &q->refs[k], .cls = cls, .f = f};
@@ -402,12 +420,15 @@ static vn_status_t judge_one(const vn_question_t *q, int k, vn_op_class_t cls, v
     c.actual = flat;
     if (s == VN_OK) s = numbers(&c, err);
     const int64_t left = q->poison_left ? q->poison_left[k] : 0;
-    if (s == VN_OK && f->verdict == VN_BUG && left > 0) { /* integers may hold the pattern by right; wrong values and the pattern together do not */
+    if (s == VN_OK && f->verdict == VN_BUG &&
+        left > 0) { /* integers may hold the pattern by right; wrong values and the pattern together do not */
         snprintf(f->cause, sizeof f->cause, "tail-unwritten");
-        snprintf(f->words, sizeof f->words, "%lld of %lld elements are wrong, and %lld hold the pattern that filled the buffer.", (long long)f->outside, (long long)f->count, (long long)left);
+        snprintf(f->words, sizeof f->words, "%lld of %lld elements are wrong, and %lld hold the pattern that filled the buffer.",
+                 (long long)f->outside, (long long)f->count, (long long)left);
     }
     if (s == VN_OK && !converted) s = repeated(&c, q->actual2 ? q->actual2[k] : NULL, err);
-    if (s == VN_OK && converted && vn_verdict_fails(f->verdict) && !*f->note) memcpy(f->note, cause, sizeof cause); /* wrong values in a wrong type */
+    if (s == VN_OK && converted && vn_verdict_fails(f->verdict) && !*f->note)
+        memcpy(f->note, cause, sizeof cause); /* wrong values in a wrong type */
     if (s == VN_OK && converted && !vn_verdict_fails(f->verdict)) {
         f->verdict = VN_CONTRACT_MISMATCH;
         memcpy(f->cause, cause, sizeof cause);

@@ -12,9 +12,9 @@ typedef struct vn_measure {
     int64_t wide_used; /* inside only by the second tier */
     int64_t classes;   /* NaN or infinity on one side only, without permission */
     int64_t nan_extra, nan_missing, inf_extra, inf_missing, zero_extra;
-    int64_t voids;     /* elements about which the bound says nothing */
+    int64_t voids;                               /* elements about which the bound says nothing */
     int64_t first_unequal, first_outside, worst; /* flat indices or -1 */
-    double worst_ratio; /* largest error / (bound + own error) over judged elements */
+    double worst_ratio;                          /* largest error / (bound + own error) over judged elements */
     double max_abs, max_abs_outside, sum_abs2, sum_y2;
     double oracle_ratio; /* largest own error / bound */
     /* fingerprint material, over elements with a variance */

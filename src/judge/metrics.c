@@ -151,9 +151,11 @@ vn_status_t vn_metrics(const vn_tensor_t *a, const vn_tensor_t *b, vn_metrics_t 
     vn_tensor_describe(b, tb, sizeof tb);
     if (a->rank != b->rank || memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) != 0)
         return vn_fail(err, VN_ERR_SHAPE, "shapes differ: %s and %s", ta, tb);
-    if (a->dtype == VN_STRING || b->dtype == VN_STRING || vn_dtype_kind(a->dtype) == VN_KIND_COMPLEX || vn_dtype_kind(b->dtype) == VN_KIND_COMPLEX)
+    if (a->dtype == VN_STRING || b->dtype == VN_STRING || vn_dtype_kind(a->dtype) == VN_KIND_COMPLEX ||
+        vn_dtype_kind(b->dtype) == VN_KIND_COMPLEX)
         return vn_fail(err, VN_ERR_DTYPE, "only real numbers have metrics: %s and %s", ta, tb);
-    if (a->dtype == VN_F32 && b->dtype == VN_F32 && vn_tensor_is_contiguous(a) && vn_tensor_is_contiguous(b) && f32_metrics(a, b, out)) return VN_OK;
+    if (a->dtype == VN_F32 && b->dtype == VN_F32 && vn_tensor_is_contiguous(a) && vn_tensor_is_contiguous(b) && f32_metrics(a, b, out))
+        return VN_OK;
     const size_t n = (size_t)(a->count ? a->count : 1);
     double *x = vn_alloc(n, sizeof *x), *y = vn_alloc(n, sizeof *y);
     if (!x || !y) {

@@ -14,14 +14,16 @@
 vn_status_t vn_judge_steps(const vn_question_t *q, vn_finding_t *findings, vn_error_t *err) {
     bool open = false;
     for (int k = 0; k < q->n_outputs; ++k)
-        open |= *q->node->outputs[k] && (findings[k].verdict == VN_EXPLAINED || findings[k].verdict == VN_UNINFORMATIVE || findings[k].verdict == VN_SUSPECT);
+        open |= *q->node->outputs[k] &&
+                (findings[k].verdict == VN_EXPLAINED || findings[k].verdict == VN_UNINFORMATIVE || findings[k].verdict == VN_SUSPECT);
     if (!open) return VN_OK;
     vn_ref_t *refs = vn_alloc((size_t)q->n_outputs + 1, sizeof *refs);
     vn_finding_t *fresh = vn_alloc((size_t)q->n_outputs + 1, sizeof *fresh);
     vn_error_t why = {0};
     vn_status_t s = refs && fresh ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
     if (s == VN_OK) {
-        const vn_status_t eval = vn_oracle_steps(q->model, q->node, q->inputs, q->outer, q->contract, VN_WANT_VARIANCE, q->actual, refs, &why);
+        const vn_status_t eval =
+            vn_oracle_steps(q->model, q->node, q->inputs, q->outer, q->contract, VN_WANT_VARIANCE, q->actual, refs, &why);
         if (eval == VN_ERR_NOMEM) s = vn_fail(err, eval, "no memory");
         if (eval == VN_OK) {
             vn_question_t each = *q;
@@ -33,7 +35,8 @@ vn_status_t vn_judge_steps(const vn_question_t *q, vn_finding_t *findings, vn_er
                 if (!*q->node->outputs[k] || !(v == VN_EXPLAINED || v == VN_UNINFORMATIVE || v == VN_SUSPECT)) continue;
                 findings[k] = fresh[k];
                 if (!*findings[k].note) snprintf(findings[k].note, sizeof findings[k].note, "each step from the returned state");
-                if (findings[k].verdict == VN_EXACT) findings[k].verdict = VN_EXPLAINED; /* every step is the rounded one; the whole need not be */
+                if (findings[k].verdict == VN_EXACT)
+                    findings[k].verdict = VN_EXPLAINED; /* every step is the rounded one; the whole need not be */
             }
         }
     }

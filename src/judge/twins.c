@@ -11,7 +11,9 @@
 
 enum { SAMPLE = 48, MAX_TERMS = 1 << 21 };
 
-static double add(vn_format_t f, double a, double b) { return f == VN_FMT_F32 ? (double)((float)a + (float)b) : f == VN_FMT_F64 ? a + b : vn_round_to(f, a + b, VN_RNE, false); }
+static double add(vn_format_t f, double a, double b) {
+    return f == VN_FMT_F32 ? (double)((float)a + (float)b) : f == VN_FMT_F64 ? a + b : vn_round_to(f, a + b, VN_RNE, false);
+}
 
 static double chain(vn_format_t f, const double *x, int64_t n, int64_t step) {
     double s = 0;

@@ -38,7 +38,8 @@ static bool scratch_new(const work_t *w, scratch_t *s) {
     const vn_attention_t *a = w->a;
     size_t wide, deep, long_rows, total;
     if (!vn_size_mul((size_t)w->block, (size_t)a->keys, &wide) || !vn_size_mul((size_t)w->block, (size_t)a->v_size, &deep) ||
-        !vn_size_mul((size_t)w->block, (size_t)a->size, &long_rows) || !vn_size_mul(wide, 10, &total) || !vn_size_add(total, 7 * deep + 2 * long_rows, &total))
+        !vn_size_mul((size_t)w->block, (size_t)a->size, &long_rows) || !vn_size_mul(wide, 10, &total) ||
+        !vn_size_add(total, 7 * deep + 2 * long_rows, &total))
         return false;
     double *p = vn_alloc(total + 1, sizeof *p);
     s->all = p;
@@ -76,7 +77,8 @@ static bool score_row(const work_t *w, const row_t *r) {
         double s = r->s[j] * a->scale, e = 0, e16 = 0, var = 0;
         if (w->bound) {
             e = (g * r->t[j] * (1 + d * 0x1p-51) + r->err[j]) * scale + 2 * d * w->eta; /* err: what uncertain operands move */
-            if (w->type16) e16 = e + (4 * w->type16->u * r->t[j] * scale + w->type16->u * fabs(s)) * (1 + 4 * w->type16->u) + w->type16->eta * d;
+            if (w->type16)
+                e16 = e + (4 * w->type16->u * r->t[j] * scale + w->type16->u * fabs(s)) * (1 + 4 * w->type16->u) + w->type16->eta * d;
         }
         if (w->variance) var = 0.18 * u * u * (a->scale * a->scale) * ((d + 1) * (r->sq[j] / 6 + r->s[j] * r->s[j] / 3) + 2 * r->sq[j]);
         double shown = s, shown_e = e, shown_16 = e16;
@@ -125,14 +127,17 @@ static void tap_weights(const work_t *w, int64_t at, const double *p, const doub
     for (int64_t j = 0; j < w->a->keys; ++j) {
         if (!second) r->value[at + j] = p[j];
         if (!to) continue;
-        const double b = isfinite(x->spread) ? p[j] * ((1 + wrong[j]) * (1 + w->u) * (1 + w->u) / (1 - x->spread) - 1) + 2 * w->model.tau + w->model.eta_mid : INFINITY;
+        const double b = isfinite(x->spread)
+                             ? p[j] * ((1 + wrong[j]) * (1 + w->u) * (1 + w->u) / (1 - x->spread) - 1) + 2 * w->model.tau + w->model.eta_mid
+                             : INFINITY;
         to[at + j] = b < 1 ? b : INFINITY;
         if (second) to[at + j] = fmax(to[at + j], r->bound[at + j]);
     }
 }
 
 /* One row through the exponentials: s becomes p, weights the matrix row that multiplies |v| in the bound. Returns D. */
-static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, double *weights, double *second, double *p2s2, double *spread16) {
+static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, double *weights, double *second, double *p2s2,
+                    double *spread16) {
     const vn_attention_t *a = w->a;
     const int64_t n = a->keys, at = ((r->b * a->heads + r->h) * a->queries + r->i) * n;
     const double sink = a->sinks ? a->sinks[r->h] : a->sink;
@@ -172,7 +177,8 @@ static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, d
         d16 = y.spread;
     }
     vn_exp_wrong(&w->model, n, r->s, r->err, p, &x, wrong);
-    if (sink > -INFINITY) x.spread += exp(sink - x.max) * inverse * ((w->model.slope * fabs(sink - x.max) + 2 * w->model.t + 2) * w->u + x.shift);
+    if (sink > -INFINITY)
+        x.spread += exp(sink - x.max) * inverse * ((w->model.slope * fabs(sink - x.max) + 2 * w->model.t + 2) * w->u + x.shift);
     if (w->variance) {
         vn_exp_variance(&w->model, n, r->s, p, &x, p2s2);
         for (int64_t j = 0; j < n; ++j) p2s2[j] = p[j] * inverse * p[j] * inverse * (p2s2[j] + r->sq[j]);
@@ -189,11 +195,14 @@ static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, d
 static double finish(const work_t *w, double part, double doubt, double column, double spread, double o, double eta_p) {
     if (!(spread < 1)) return INFINITY;
     const double n = (double)w->a->keys, u = w->u;
-    const double b = (part + doubt + 1.01 * (2 * w->model.tau + eta_p / 2) * column + n * w->eta + spread * fabs(o)) / (1 - spread) * (1 + 2 * u) + 2 * u * fabs(o);
+    const double b =
+        (part + doubt + 1.01 * (2 * w->model.tau + eta_p / 2) * column + n * w->eta + spread * fabs(o)) / (1 - spread) * (1 + 2 * u) +
+        2 * u * fabs(o);
     return isnan(b) ? INFINITY : b * (1 + n * 0x1p-51);
 }
 
-static void store_rows(const work_t *w, const scratch_t *s, int64_t b, int64_t h, int64_t first, int64_t rows, const double *spread, const double *spread16, const bool *any) {
+static void store_rows(const work_t *w, const scratch_t *s, int64_t b, int64_t h, int64_t first, int64_t rows, const double *spread,
+                       const double *spread16, const bool *any) {
     const vn_attention_t *a = w->a;
     const int64_t kv = h / (a->heads / a->kv_heads), m = a->v_size;
     vn_ref_t *r = &a->e->out[a->k_out];
@@ -206,7 +215,9 @@ static void store_rows(const work_t *w, const scratch_t *s, int64_t b, int64_t h
             if (!r->bound || !any[i] || !isfinite(o)) continue;
             const double doubt = w->v_err ? s->o_m1[k] : 0;
             r->bound[at] = finish(w, s->o_err[k], doubt, column[c], spread[i], o, w->model.eta_mid);
-            if (r->wide) r->wide[at] = w->type16 ? fmax(r->bound[at], finish(w, s->o_second[k], doubt, column[c], spread16[i], o, w->type16->eta)) : r->bound[at];
+            if (r->wide)
+                r->wide[at] = w->type16 ? fmax(r->bound[at], finish(w, s->o_second[k], doubt, column[c], spread16[i], o, w->type16->eta))
+                                        : r->bound[at];
             if (r->own) r->own[at] = (isfinite(r->bound[at]) ? r->bound[at] * (0x1p-53 / u) : 0) + 0x1p-52 * fabs(o);
             if (r->var) {
                 const double q = s->o_q[k], order = 0.18 * u * u * ((n + 1) * (q / 6 + o * o / 3) + q);
@@ -264,7 +275,14 @@ static void one_block(const work_t *w, const scratch_t *s, int64_t b, int64_t h,
     bool any[64];
     block_scores(w, s, b, h, first, rows);
     for (int64_t i = 0; i < rows; ++i) {
-        const row_t r = {.b = b, .h = h, .i = first + i, .s = s->s + i * n, .t = s->t + i * n, .sq = s->sq + i * n, .err = s->err + i * n, .err16 = s->err16 + i * n};
+        const row_t r = {.b = b,
+                         .h = h,
+                         .i = first + i,
+                         .s = s->s + i * n,
+                         .t = s->t + i * n,
+                         .sq = s->sq + i * n,
+                         .err = s->err + i * n,
+                         .err16 = s->err16 + i * n};
         any[i] = score_row(w, &r);
         spread[i] = spread16[i] = 0;
         double *p = s->w + i * n, *weights = s->weights + i * n, *second = s->second + i * n;
@@ -276,7 +294,8 @@ static void one_block(const work_t *w, const scratch_t *s, int64_t b, int64_t h,
         memset(weights, 0, (size_t)n * sizeof *weights);
         memset(second, 0, (size_t)n * sizeof *second);
         memset(s->p2s2 + i * n, 0, (size_t)n * sizeof *p);
-        if (a->k_tap >= 0 && a->tap == VN_TAP_WEIGHTS) memset(&a->e->out[a->k_tap].value[((b * a->heads + h) * a->queries + first + i) * n], 0, (size_t)n * sizeof *p);
+        if (a->k_tap >= 0 && a->tap == VN_TAP_WEIGHTS)
+            memset(&a->e->out[a->k_tap].value[((b * a->heads + h) * a->queries + first + i) * n], 0, (size_t)n * sizeof *p);
     }
     const double *v = a->v.at + b * a->v.sb + kv * a->v.sh;
     vn_dgemm(rows, m, n, s->w, n, false, v, a->v.si, false, s->o, m, false);
@@ -309,7 +328,8 @@ static void chunk(void *ctx, int64_t begin, int64_t end) {
         return;
     }
     for (int64_t t = begin; t < end; ++t) {
-        const int64_t first = t % w->blocks * w->block, head = t / w->blocks, rows = a->queries - first < w->block ? a->queries - first : w->block;
+        const int64_t first = t % w->blocks * w->block, head = t / w->blocks,
+                      rows = a->queries - first < w->block ? a->queries - first : w->block;
         one_block(w, &s, head / a->heads, head % a->heads, first, rows);
     }
     vn_free(s.all);
@@ -334,10 +354,16 @@ static double *flat(const vn_attention_t *a, const vn_heads_t *x, int64_t size, 
 vn_status_t vn_attention_run(vn_attention_t *a) {
     vn_eval_t *e = a->e;
     int64_t cells, kv_cells;
-    if (a->kv_heads < 1 || a->heads % a->kv_heads) return vn_eval_fail(e, VN_ERR_SHAPE, "%lld query heads over %lld key heads", (long long)a->heads, (long long)a->kv_heads);
+    if (a->kv_heads < 1 || a->heads % a->kv_heads)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "%lld query heads over %lld key heads", (long long)a->heads, (long long)a->kv_heads);
     if (!vn_i64_mul(a->batch * a->kv_heads, a->keys, &kv_cells) || !vn_i64_mul(kv_cells, a->size > a->v_size ? a->size : a->v_size, &cells))
         return vn_eval_fail(e, VN_ERR_RANGE, "too many keys");
-    work_t w = {.a = a, .u = vn_u(e), .eta = vn_eta(e), .model = vn_exp_model(e), .bound = e->want >= VN_WANT_BOUND, .variance = e->want >= VN_WANT_VARIANCE};
+    work_t w = {.a = a,
+                .u = vn_u(e),
+                .eta = vn_eta(e),
+                .model = vn_exp_model(e),
+                .bound = e->want >= VN_WANT_BOUND,
+                .variance = e->want >= VN_WANT_VARIANCE};
     const vn_format_info_t *t = vn_format_info(vn_format_of(e->out[a->k_out].dtype));
     const bool narrow = t->p < vn_format_info(w.model.acc)->p, body64 = t->p == 53 && vn_node_attr(e->node, "scale");
     if (a->body16 && w.bound && e->contract->tier != VN_TIER_IEEE && (narrow || body64)) {

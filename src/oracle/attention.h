@@ -23,19 +23,19 @@ typedef struct vn_attention {
     vn_eval_t *e;
     int64_t batch, heads, kv_heads, queries, keys, size, v_size;
     vn_heads_t q, k, v;
-    double scale, softcap; /* softcap 0: none */
+    double scale, softcap;   /* softcap 0: none */
     vn_score_bias_t bias[2]; /* at NULL: none */
     bool causal;
-    const int64_t *offset;   /* per sample: query i stands at position i + offset */
-    const int64_t *valid;    /* per sample: keys present; NULL: all */
-    int64_t left, right;     /* window, -1: open */
-    double sink;             /* a further exponential in the denominator; -inf: none */
-    const double *sinks;     /* per head, or NULL */
-    int k_out;               /* output of the result */
-    int64_t ob, oh, oi;      /* its layout */
-    int k_tap;               /* output of the scores [batch, heads, queries, keys], or -1 */
+    const int64_t *offset; /* per sample: query i stands at position i + offset */
+    const int64_t *valid;  /* per sample: keys present; NULL: all */
+    int64_t left, right;   /* window, -1: open */
+    double sink;           /* a further exponential in the denominator; -inf: none */
+    const double *sinks;   /* per head, or NULL */
+    int k_out;             /* output of the result */
+    int64_t ob, oh, oi;    /* its layout */
+    int k_tap;             /* output of the scores [batch, heads, queries, keys], or -1 */
     vn_score_tap_t tap;
-    bool body16;             /* second tier for 16-bit types: scores and weights stored in the type */
+    bool body16; /* second tier for 16-bit types: scores and weights stored in the type */
 } vn_attention_t;
 
 /** Outputs must have been created by vn_out_float. Errors: NOMEM, SHAPE. */

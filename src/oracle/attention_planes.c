@@ -7,10 +7,11 @@
 vn_status_t vn_head_plane_new(vn_eval_t *ev, int64_t batch, int64_t heads, int64_t length, int64_t size, vn_head_plane_t *p) {
     int64_t n;
     *p = (vn_head_plane_t){.batch = batch, .heads = heads, .length = length, .size = size};
-    if (!vn_i64_mul(batch, heads, &n) || !vn_i64_mul(n, length, &n) || !vn_i64_mul(n, size, &n) || !(p->v = vn_alloc((size_t)n + 1, sizeof(double))) ||
-        !(p->e = vn_alloc((size_t)n + 1, sizeof(double)))) {
+    if (!vn_i64_mul(batch, heads, &n) || !vn_i64_mul(n, length, &n) || !vn_i64_mul(n, size, &n) ||
+        !(p->v = vn_alloc((size_t)n + 1, sizeof(double))) || !(p->e = vn_alloc((size_t)n + 1, sizeof(double)))) {
         vn_head_plane_free(p);
-        return vn_eval_fail(ev, VN_ERR_NOMEM, "no memory for %lld heads of %lld x %lld", (long long)heads, (long long)length, (long long)size);
+        return vn_eval_fail(ev, VN_ERR_NOMEM, "no memory for %lld heads of %lld x %lld", (long long)heads, (long long)length,
+                            (long long)size);
     }
     return VN_OK;
 }

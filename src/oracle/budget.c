@@ -34,7 +34,7 @@ static const budget_t table[] = {
     {"tan", false, 1, 4, 14, 0, 16},   {"asin", false, 1, 5, 8, 0, 0},          {"acos", false, 1, 5, 8, 0, 0},
     {"atan", false, 1, 5, 8, 0, 0},    {"sinh", false, 1, 4, 24, 0, 0},         {"cosh", false, 1, 4, 24, 0, 0},
     {"tanh", false, 1, 6, 16, 0, 0},   {"asinh", false, 1, 5, 8, 0, 0},         {"acosh", false, 1, 5, 8, 0, 0},
-    {"atanh", false, 1, 5, 8, 0, 0},   {"erf", false, 1, 6, 6, 0, 10},           {"pow", false, 1, 16, 16, 0, 8},
+    {"atanh", false, 1, 5, 8, 0, 0},   {"erf", false, 1, 6, 6, 0, 10},          {"pow", false, 1, 16, 16, 0, 8},
     {"sigmoid", false, 1, 4, 8, 3, 8}, {"softplus", false, 1, 4, 8, 3, 128},    {"elu", false, 1, 4, 8, 3, 8},
     {"selu", false, 1, 4, 8, 3, 8},    {"celu", false, 1, 4, 8, 3, 8},          {"gelu", false, 1, 4, 8, 3, 8},
     {"mish", false, 1, 4, 8, 3, 8},    {"swish", false, 1, 4, 8, 3, 8},

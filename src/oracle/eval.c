@@ -62,8 +62,10 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
             r->bound[i] = e;
         }
         if (r->wide && !r->bound_final) r->wide[i] = store(f, r->wide[i], y);
-        if (r->var && (f->c->ftz || f->c->daz)) r->var[i] += (double)(r->terms > 1 ? r->terms : 1) * f->acc->tau * f->acc->tau; /* flushes: each up to tau */
-        if (r->var && r->terms > 1 && r->var[i] > 0) r->var[i] += (double)r->terms * f->acc->eta * f->acc->eta / 12; /* products that underflow */
+        if (r->var && (f->c->ftz || f->c->daz))
+            r->var[i] += (double)(r->terms > 1 ? r->terms : 1) * f->acc->tau * f->acc->tau; /* flushes: each up to tau */
+        if (r->var && r->terms > 1 && r->var[i] > 0)
+            r->var[i] += (double)r->terms * f->acc->eta * f->acc->eta / 12; /* products that underflow */
         if (r->var && f->narrower && !r->bound_final) {
             const double ulp = vn_ulp(f->out_format, y);
             r->var[i] += ulp * ulp / 12;
@@ -129,7 +131,9 @@ static vn_status_t moved(vn_eval_t *e, const vn_op_t *row, int which, double **p
         if (!e->in[k].t || !vn_dtype_is_float(e->in[k].t->dtype)) continue;
         const double *p = which == 0 ? vn_arg_f64(e, k) : which == 1 ? e->in[k].err : e->in[k].var;
         if (which == 0 && !p) s = VN_ERR_NOMEM;
-        if (s == VN_OK) s = p ? wrap_plane(p, e->in[k].t, &made[k], e->err) : vn_tensor_new(VN_F64, e->in[k].t->rank, e->in[k].t->dims, &made[k], e->err);
+        if (s == VN_OK)
+            s = p ? wrap_plane(p, e->in[k].t, &made[k], e->err)
+                  : vn_tensor_new(VN_F64, e->in[k].t->rank, e->in[k].t->dims, &made[k], e->err);
         in[k].t = made[k];
     }
     sub.in = in;
@@ -139,10 +143,8 @@ static vn_status_t moved(vn_eval_t *e, const vn_op_t *row, int which, double **p
         if (!out[k].tensor || out[k].tensor->dtype != VN_F64) continue;
         const int64_t n = out[k].count;
         planes[k] = vn_alloc((size_t)(n ? n : 1), sizeof(double));
-        if (!planes[k])
-            s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-        else
-            vn_tensor_to_f64(out[k].tensor, planes[k]);
+        if (!planes[k]) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        else vn_tensor_to_f64(out[k].tensor, planes[k]);
     }
     for (int k = 0; out && k < e->n_out; ++k) vn_ref_free(&out[k]);
     for (int k = 0; made && k < e->n_in; ++k) {
@@ -225,24 +227,36 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
     const int64_t version = vn_run_version(run, node->domain);
     const vn_op_t *row = version < 0 ? NULL : vn_registry_find(node->domain, node->op, version);
     vn_contract_t contract = vn_contract_resolve(run->contract, main_dtype(in, node->n_inputs));
-    vn_eval_t e = {.model = run->model, .graph = graph, .node = node, .version = version, .contract = &contract, .want = run->want,
-                   .n_in = node->n_inputs, .n_out = node->n_outputs, .in = in, .out = out, .outer = outer, .given = run->given, .run = run, .err = err};
-    if (run->given && (!row || !(row->flags & VN_OP_STATES))) return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "the operator has no states that its outputs show");
+    vn_eval_t e = {.model = run->model,
+                   .graph = graph,
+                   .node = node,
+                   .version = version,
+                   .contract = &contract,
+                   .want = run->want,
+                   .n_in = node->n_inputs,
+                   .n_out = node->n_outputs,
+                   .in = in,
+                   .out = out,
+                   .outer = outer,
+                   .given = run->given,
+                   .run = run,
+                   .err = err};
+    if (run->given && (!row || !(row->flags & VN_OP_STATES)))
+        return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "the operator has no states that its outputs show");
     if (!row) {
         const vn_function_t *f = vn_model_function(run->model, node->domain, node->op, node->overload);
         if (f) return vn_frame_function(run, f, node, in, out, err);
         if (version < 0)
-            return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "the model imports no operator set for domain '%s'", *node->domain ? node->domain : "ai.onnx");
-        return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "operator %s%s%s of opset %lld has no oracle", node->domain, *node->domain ? "." : "", node->op,
-                            (long long)version);
+            return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "the model imports no operator set for domain '%s'",
+                                *node->domain ? node->domain : "ai.onnx");
+        return vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "operator %s%s%s of opset %lld has no oracle", node->domain, *node->domain ? "." : "",
+                            node->op, (long long)version);
     }
     vn_status_t s = vn_operands_check(&e);
     if (s == VN_OK) s = row->eval(&e);
     if (s == VN_OK && uncertain(&e) && row->cls != VN_CLASS_CONTROL) {
-        if (row->flags & VN_OP_MAPS)
-            s = move_planes(&e, row);
-        else if (!(row->flags & VN_OP_PROPAGATES))
-            s = make_void(&e);
+        if (row->flags & VN_OP_MAPS) s = move_planes(&e, row);
+        else if (!(row->flags & VN_OP_PROPAGATES)) s = make_void(&e);
     }
     if (s == VN_OK && unknown(&e)) s = make_void(&e);
     /* A body's results carry no bound through a control operator: nodes inside are judged, the operator itself makes no statement. */
@@ -254,7 +268,8 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
         if (open_operands) out[k].demand_equal = false; /* one rounding of an uncertain operand is no longer one value */
     }
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k)
-        if (*node->outputs[k] && !out[k].tensor && !out[k].nested) s = vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "output %d (%s) is not evaluated", k, node->outputs[k]);
+        if (*node->outputs[k] && !out[k].tensor && !out[k].nested)
+            s = vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "output %d (%s) is not evaluated", k, node->outputs[k]);
     if (s != VN_OK)
         for (int k = 0; k < node->n_outputs; ++k) vn_ref_free(&out[k]);
     return s;

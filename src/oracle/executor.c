@@ -166,8 +166,15 @@ static vn_status_t run_node(vn_oracle_run_t *run, vn_scope_t *scope, const vn_sc
     /* Without anybody to tell (regions, bodies of isolated nodes) a node that fails ends the run. */
     if (s == VN_OK && step != VN_OK && !run->fn) s = vn_fail(err, step, "%s", why.text);
     if (s == VN_OK && run->fn) {
-        vn_step_t show = {.node = &node, .path = path, .graph = g, .inputs = (const vn_value_t *const *)hold, .outer = scope->bundle,
-                          .refs = out, .status = step, .error = &why, .top = run->depth == 0};
+        vn_step_t show = {.node = &node,
+                          .path = path,
+                          .graph = g,
+                          .inputs = (const vn_value_t *const *)hold,
+                          .outer = scope->bundle,
+                          .refs = out,
+                          .status = step,
+                          .error = &why,
+                          .top = run->depth == 0};
         s = run->fn(run->fn_ctx, &show, err);
     }
     for (int k = 0; out && k < node.n_outputs; ++k) {
@@ -247,12 +254,9 @@ vn_status_t vn_run_body(vn_eval_t *e, const vn_graph_t *body, const char *where,
     for (int k = 0; k < n_out && s == VN_OK; ++k) {
         const vn_tensor_t *given;
         const vn_slot_t *slot = vn_scope_find(&scope, body->outputs[k].name, &given);
-        if (slot && slot->value)
-            out[k] = vn_value_retain(slot->value);
-        else if (given)
-            out[k] = vn_value_tensor(vn_tensor_retain(given));
-        else
-            s = vn_eval_fail(e, VN_ERR_NOTFOUND, "body '%s': output %s was not computed", where, body->outputs[k].name);
+        if (slot && slot->value) out[k] = vn_value_retain(slot->value);
+        else if (given) out[k] = vn_value_tensor(vn_tensor_retain(given));
+        else s = vn_eval_fail(e, VN_ERR_NOTFOUND, "body '%s': output %s was not computed", where, body->outputs[k].name);
     }
     if (s != VN_OK)
         for (int k = 0; k < n_out; ++k) {
@@ -295,7 +299,8 @@ static vn_status_t put_operand(vn_scope_t *scope, const char *name, const vn_arg
         const size_t n = (size_t)(arg->t->count ? arg->t->count : 1), bytes = (size_t)arg->t->count * sizeof(double);
         ref = vn_alloc(1, sizeof *ref);
         if (!ref) return vn_fail(err, VN_ERR_NOMEM, "no memory");
-        *ref = (vn_ref_t){.dtype = arg->t->dtype, .rank = arg->t->rank, .count = arg->t->count, .value = vn_alloc(n, 8), .bound = vn_alloc(n, 8)};
+        *ref = (vn_ref_t){
+            .dtype = arg->t->dtype, .rank = arg->t->rank, .count = arg->t->count, .value = vn_alloc(n, 8), .bound = vn_alloc(n, 8)};
         memcpy(ref->dims, arg->t->dims, sizeof ref->dims);
         if (arg->var) ref->var = vn_alloc(n, 8);
         if (!ref->value || !ref->bound || (arg->var && !ref->var)) {
@@ -303,10 +308,8 @@ static vn_status_t put_operand(vn_scope_t *scope, const char *name, const vn_arg
             vn_free(ref);
             return vn_fail(err, VN_ERR_NOMEM, "no memory");
         }
-        if (arg->value)
-            memcpy(ref->value, arg->value, bytes);
-        else
-            vn_tensor_to_f64(arg->t, ref->value);
+        if (arg->value) memcpy(ref->value, arg->value, bytes);
+        else vn_tensor_to_f64(arg->t, ref->value);
         memcpy(ref->bound, arg->err, bytes);
         if (arg->var) memcpy(ref->var, arg->var, bytes);
     }
@@ -317,9 +320,18 @@ vn_status_t vn_frame_function(vn_oracle_run_t *run, const vn_function_t *f, cons
                               vn_error_t *err) {
     vn_scope_t scope = {0};
     vn_status_t s = VN_OK;
-    vn_oracle_run_t sub = {.model = run->model, .contract = run->contract, .want = run->want, .region = true, .opsets = f->opsets,
-                           .n_opsets = f->n_opsets, .prefix = "", .call = node, .function = f, .depth = run->depth + 1};
-    if (sub.depth > MAX_DEPTH) return vn_fail(err, VN_ERR_RANGE, "functions nested deeper than %d (does %s call itself?)", MAX_DEPTH, f->name);
+    vn_oracle_run_t sub = {.model = run->model,
+                           .contract = run->contract,
+                           .want = run->want,
+                           .region = true,
+                           .opsets = f->opsets,
+                           .n_opsets = f->n_opsets,
+                           .prefix = "",
+                           .call = node,
+                           .function = f,
+                           .depth = run->depth + 1};
+    if (sub.depth > MAX_DEPTH)
+        return vn_fail(err, VN_ERR_RANGE, "functions nested deeper than %d (does %s call itself?)", MAX_DEPTH, f->name);
     for (int k = 0; k < f->n_inputs && k < node->n_inputs && s == VN_OK; ++k) s = put_operand(&scope, f->inputs[k], &in[k], err);
     if (s == VN_OK) s = vn_run_graph(&sub, &scope, f->body, err);
     for (int k = 0; k < node->n_outputs && k < f->n_outputs && s == VN_OK; ++k)
@@ -340,7 +352,14 @@ vn_status_t vn_oracle_node(const vn_model_t *m, const vn_node_t *n, const vn_val
 vn_status_t vn_oracle_steps(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_bundle_t *outer,
                             const vn_contract_t *c, int want, const vn_value_t *const *given, vn_ref_t *refs, vn_error_t *err) {
     vn_scope_t scope = {.bundle = outer};
-    vn_oracle_run_t run = {.model = m, .contract = c, .want = want, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = "", .scope = &scope, .given = given};
+    vn_oracle_run_t run = {.model = m,
+                           .contract = c,
+                           .want = want,
+                           .opsets = m->opsets,
+                           .n_opsets = m->n_opsets,
+                           .prefix = "",
+                           .scope = &scope,
+                           .given = given};
     for (int k = 0; k < n->n_outputs; ++k) refs[k] = (vn_ref_t){0};
     const size_t ni = n->n_inputs ? (size_t)n->n_inputs : 1;
     vn_arg_t *in = vn_alloc(ni, sizeof *in);
@@ -379,7 +398,8 @@ static vn_status_t put_inputs(vn_scope_t *scope, const vn_graph_t *g, const vn_b
 vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_ref_t *refs,
                              vn_error_t *err) {
     vn_scope_t scope = {0};
-    vn_oracle_run_t run = {.model = m, .contract = c, .want = want, .region = true, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""};
+    vn_oracle_run_t run = {
+        .model = m, .contract = c, .want = want, .region = true, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""};
     const vn_graph_t *g = m->graph;
     for (int k = 0; k < g->n_outputs; ++k) refs[k] = (vn_ref_t){0};
     vn_status_t s = put_inputs(&scope, g, inputs, err);
@@ -394,14 +414,16 @@ vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, con
 vn_status_t vn_oracle_trajectory(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_step_fn fn, void *ctx,
                                  vn_bundle_t *out, vn_error_t *err) {
     vn_scope_t scope = {0};
-    vn_oracle_run_t run = {.model = m, .contract = c, .want = want, .opsets = m->opsets, .n_opsets = m->n_opsets, .fn = fn, .fn_ctx = ctx, .prefix = ""};
+    vn_oracle_run_t run = {
+        .model = m, .contract = c, .want = want, .opsets = m->opsets, .n_opsets = m->n_opsets, .fn = fn, .fn_ctx = ctx, .prefix = ""};
     const vn_graph_t *g = m->graph;
     vn_status_t s = put_inputs(&scope, g, inputs, err);
     if (s == VN_OK) s = vn_run_graph(&run, &scope, g, err);
     for (int k = 0; k < g->n_outputs && s == VN_OK && out; ++k) {
         const vn_tensor_t *given;
         const vn_slot_t *slot = vn_scope_find(&scope, g->outputs[k].name, &given);
-        if (slot && slot->value && slot->value->kind == VN_VALUE_TENSOR) s = vn_bundle_add(out, g->outputs[k].name, slot->value->tensor, err);
+        if (slot && slot->value && slot->value->kind == VN_VALUE_TENSOR)
+            s = vn_bundle_add(out, g->outputs[k].name, slot->value->tensor, err);
     }
     vn_scope_clear(&scope);
     return s;

@@ -24,9 +24,20 @@ vn_exp_model_t vn_exp_model(const vn_eval_t *e) {
 }
 
 /* 1/k! for the Taylor sum of exp on |r| <= log(2)/2: the first term left out is below 2^-57. */
-static const double inverse_factorial[] = {1.0, 1.0, 0x1p-1, 0x1.5555555555555p-3, 0x1.5555555555555p-5, 0x1.1111111111111p-7,
-    0x1.6c16c16c16c17p-10, 0x1.a01a01a01a01ap-13, 0x1.a01a01a01a01ap-16, 0x1.71de3a556c734p-19, 0x1.27e4fb7789f5cp-22,
-    0x1.ae64567f544e4p-26, 0x1.1eed8eff8d898p-29, 0x1.6124613a86d09p-33};
+static const double inverse_factorial[] = {1.0,
+                                           1.0,
+                                           0x1p-1,
+                                           0x1.5555555555555p-3,
+                                           0x1.5555555555555p-5,
+                                           0x1.1111111111111p-7,
+                                           0x1.6c16c16c16c17p-10,
+                                           0x1.a01a01a01a01ap-13,
+                                           0x1.a01a01a01a01ap-16,
+                                           0x1.71de3a556c734p-19,
+                                           0x1.27e4fb7789f5cp-22,
+                                           0x1.ae64567f544e4p-26,
+                                           0x1.1eed8eff8d898p-29,
+                                           0x1.6124613a86d09p-33};
 
 VN_CLONES static void exp_lanes(double *x, int64_t n) {
     const double magic = 0x1.8p52, inv_ln2 = 0x1.71547652b82fep0, ln2_hi = 0x1.62e42fefa3800p-1, ln2_lo = 0x1.ef35793c76730p-45;
@@ -89,7 +100,8 @@ vn_exp_row_t vn_exp_row(int64_t n, const double *x, const double *err, double *w
     return r;
 }
 
-void vn_exp_wrong(const vn_exp_model_t *m, int64_t n, const double *x, const double *err, const double *w, vn_exp_row_t *row, double *wrong) {
+void vn_exp_wrong(const vn_exp_model_t *m, int64_t n, const double *x, const double *err, const double *w, vn_exp_row_t *row,
+                  double *wrong) {
     const int64_t up = maxima(x, n, 0, 1), down = maxima(x, n, n - 1, -1);
     row->rescales = n > 1 ? (double)(up > down ? up : down) + ceil(log2((double)n)) : 0;
     const double fixed = (row->rescales * (2 * m->t + 2) + 2 * m->t) * m->u + m->u_mid, u = m->u;

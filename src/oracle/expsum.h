@@ -8,10 +8,10 @@
 /** How a kernel under the contract may evaluate exp(x - max) and add the results up. */
 typedef struct vn_exp_model {
     vn_format_t acc;
-    double u, tau, t; /* accumulator; t: ULP budget of exp */
+    double u, tau, t;      /* accumulator; t: ULP budget of exp */
     double u_mid, eta_mid; /* hidden weights stored in a narrower format: its roundoff, else 0 */
-    double slope;     /* roundings of the argument, in u |d|: 1 for exp, 2 for exp2 with a folded constant, +1 for online rescaling */
-    bool unfolded;    /* exp2(x log2 e - max log2 e): the products round before the difference */
+    double slope;          /* roundings of the argument, in u |d|: 1 for exp, 2 for exp2 with a folded constant, +1 for online rescaling */
+    bool unfolded;         /* exp2(x log2 e - max log2 e): the products round before the difference */
 } vn_exp_model_t;
 
 vn_exp_model_t vn_exp_model(const vn_eval_t *e);
@@ -38,7 +38,8 @@ vn_exp_row_t vn_exp_row(int64_t n, const double *x, const double *err, double *w
  * Claim SOFTMAX-1: wrong[k] = A_k of the sheet (a computed weight is within the factor 1 +- A_k of w[k]), row->spread = D.
  * Only for regular rows.
  */
-void vn_exp_wrong(const vn_exp_model_t *m, int64_t n, const double *x, const double *err, const double *w, vn_exp_row_t *row, double *wrong);
+void vn_exp_wrong(const vn_exp_model_t *m, int64_t n, const double *x, const double *err, const double *w, vn_exp_row_t *row,
+                  double *wrong);
 
 /** Variance of log(denominator) from weights w (not normalised): sum p^2 s^2 + V(sum)/l^2. s2 (NULL ok) gets each s_k^2. */
 double vn_exp_variance(const vn_exp_model_t *m, int64_t n, const double *x, const double *w, const vn_exp_row_t *row, double *s2);

@@ -68,7 +68,8 @@ typedef struct pair {
 } pair_t;
 
 /* n values at in[0], in[step], ... to out[0..n); stage: index of the factor to split off; spare: room for n values. */
-static void transform(const vn_fourier_t *f, double sign, int64_t n, int64_t step, int stage, const double *re, const double *im, pair_t out, pair_t spare) {
+static void transform(const vn_fourier_t *f, double sign, int64_t n, int64_t step, int stage, const double *re, const double *im,
+                      pair_t out, pair_t spare) {
     if (n == 1) {
         out.re[0] = re[0];
         out.im[0] = im[0];

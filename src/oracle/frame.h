@@ -60,7 +60,8 @@ void vn_arg_clear(vn_arg_t *arg); /* releases planes made on the way */
 vn_value_t *vn_ref_value(const vn_ref_t *r);
 
 /* scope */
-vn_status_t vn_scope_put(vn_scope_t *s, const char *name, vn_value_t *value, vn_ref_t *ref, int uses, vn_error_t *err); /* takes over both */
+vn_status_t vn_scope_put(vn_scope_t *s, const char *name, vn_value_t *value, vn_ref_t *ref, int uses,
+                         vn_error_t *err); /* takes over both */
 vn_slot_t *vn_scope_local(const vn_scope_t *s, const char *name);
 /** Looks outwards; *t gets a bundle's tensor where the name is only there. */
 vn_slot_t *vn_scope_find(const vn_scope_t *s, const char *name, const vn_tensor_t **t);

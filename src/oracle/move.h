@@ -67,19 +67,21 @@ vn_status_t vn_move_part(vn_eval_t *e, const vn_tensor_t *t, int axis, int64_t s
 vn_status_t vn_move_keys(vn_eval_t *e, int k, uint64_t **out);
 
 /* Rows of the movement table, by file. */
-#define VN_MOVE_ROW(name) vn_status_t vn_move_##name(vn_eval_t *e); vn_status_t vn_infer_##name(vn_eval_t *e)
-VN_MOVE_ROW(gather);            /* op_gather.c */
+#define VN_MOVE_ROW(name)                     \
+    vn_status_t vn_move_##name(vn_eval_t *e); \
+    vn_status_t vn_infer_##name(vn_eval_t *e)
+VN_MOVE_ROW(gather); /* op_gather.c */
 VN_MOVE_ROW(gather_elements);
 VN_MOVE_ROW(gather_nd);
 vn_status_t vn_move_compress(vn_eval_t *e);
 VN_MOVE_ROW(reverse_sequence);
-VN_MOVE_ROW(scatter_elements);  /* op_scatter.c */
+VN_MOVE_ROW(scatter_elements); /* op_scatter.c */
 VN_MOVE_ROW(scatter_nd);
 VN_MOVE_ROW(tensor_scatter);
-VN_MOVE_ROW(pad);               /* op_pad.c */
+VN_MOVE_ROW(pad); /* op_pad.c */
 VN_MOVE_ROW(center_crop_pad);
 VN_MOVE_ROW(trilu);
-VN_MOVE_ROW(constant);          /* op_generate.c */
+VN_MOVE_ROW(constant); /* op_generate.c */
 VN_MOVE_ROW(constant_of_shape);
 VN_MOVE_ROW(shape);
 VN_MOVE_ROW(size);
@@ -88,7 +90,7 @@ VN_MOVE_ROW(eye_like);
 VN_MOVE_ROW(one_hot);
 vn_status_t vn_move_non_zero(vn_eval_t *e); /* op_unique.c */
 vn_status_t vn_move_unique(vn_eval_t *e);
-VN_MOVE_ROW(col2im);            /* op_col2im.c */
+VN_MOVE_ROW(col2im);                                  /* op_col2im.c */
 vn_status_t vn_move_sequence_construct(vn_eval_t *e); /* op_sequence.c */
 vn_status_t vn_move_sequence_at(vn_eval_t *e);
 vn_status_t vn_move_sequence_empty(vn_eval_t *e);
@@ -102,8 +104,8 @@ vn_status_t vn_move_optional_has(vn_eval_t *e);
 vn_status_t vn_move_optional_get(vn_eval_t *e);
 /* Rows of the index table. */
 vn_status_t vn_move_non_max_suppression(vn_eval_t *e); /* op_nms.c */
-VN_MOVE_ROW(random_shape);        /* op_random.c: RandomNormal, RandomUniform */
-VN_MOVE_ROW(random_like);         /* RandomNormalLike, RandomUniformLike */
+VN_MOVE_ROW(random_shape);                             /* op_random.c: RandomNormal, RandomUniform */
+VN_MOVE_ROW(random_like);                              /* RandomNormalLike, RandomUniformLike */
 VN_MOVE_ROW(bernoulli);
 VN_MOVE_ROW(multinomial);
 VN_MOVE_ROW(dropout);

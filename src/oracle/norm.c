@@ -18,7 +18,8 @@
 #include <string.h>
 
 vn_norm_rule_t vn_norm_rule(const vn_eval_t *e, double epsilon, bool mean) {
-    vn_norm_rule_t r = {.acc = e->contract->accumulator, .epsilon = epsilon, .mean = mean, .ftz = e->contract->ftz, .t_rsqrt = vn_budget(e, "rsqrt")};
+    vn_norm_rule_t r = {
+        .acc = e->contract->accumulator, .epsilon = epsilon, .mean = mean, .ftz = e->contract->ftz, .t_rsqrt = vn_budget(e, "rsqrt")};
     const bool staged = strcmp(e->node->op, "LayerNormalization") == 0 || strcmp(e->node->op, "RMSNormalization") == 0 ||
                         (strcmp(e->node->op, "GroupNormalization") == 0 && e->version >= 21);
     const int64_t stash = staged ? vn_node_int(e->node, "stash_type", VN_F32) : VN_F64;
@@ -38,7 +39,8 @@ static double root_factor(const vn_norm_rule_t *rule, double rho) {
     return 1 / sqrt(1 - rho) * fmax((1 + u) * (1 + u), 1 + 2 * rule->t_rsqrt * u) * (rule->outside ? 1 + u : 1) - 1;
 }
 
-vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const double *err, int64_t n, bool bound, bool variance, double *work) {
+vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const double *err, int64_t n, bool bound, bool variance,
+                              double *work) {
     vn_norm_stats_t s = {0};
     const double count = (double)n, u = rule->a->u, eta = rule->ftz ? 2 * rule->a->tau : rule->a->eta;
     double M = 0;
@@ -74,7 +76,10 @@ vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const
         s.d_mu = vn_gamma(count + 1, u) * M + eta;
         if (rule->mid) s.d_mu += rule->mid->u * (fabs(s.mu) + s.d_mu) + rule->mid->eta;
         s.d_var = (V + s.d_mu * s.d_mu) * vn_gamma(count + 4, u) + s.d_mu * s.d_mu + 2 * eta;
-        s.d_var_one = (vn_gamma(count + 2, u) * q + (2 * fabs(s.mu) * s.d_mu + s.d_mu * s.d_mu) * (1 + u) + u * s.mu * s.mu * (1 + u) + 3 * eta) * (1 + u) + u * V;
+        s.d_var_one =
+            (vn_gamma(count + 2, u) * q + (2 * fabs(s.mu) * s.d_mu + s.d_mu * s.d_mu) * (1 + u) + u * s.mu * s.mu * (1 + u) + 3 * eta) *
+                (1 + u) +
+            u * V;
     } else {
         s.d_var = s.d_var_one = vn_gamma(count + 2, u) * q + 2 * eta;
     }
@@ -91,7 +96,8 @@ vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const
     /* Sums of squares beyond the accumulator, one square or deviation beyond the hidden format. */
     double big = 0;
     for (int64_t k = 0; k < n; ++k) big = fmax(big, fabs(x[k] - s.mu) + (err ? err[k] : 0));
-    s.overflow = (1 + count * u) * count * V >= rule->a->max || (rule->mid && (big * big * (1 + rule->mid->u) >= rule->mid->max || count * V >= rule->mid->max)) ||
+    s.overflow = (1 + count * u) * count * V >= rule->a->max ||
+                 (rule->mid && (big * big * (1 + rule->mid->u) >= rule->mid->max || count * V >= rule->mid->max)) ||
                  (rule->mean && (1 + count * u) * M * count >= rule->a->max);
     if (!variance) return s;
     if (rule->mean) {
@@ -110,7 +116,8 @@ vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const
     return s;
 }
 
-vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t *s, double x, double err, double gamma, double beta, bool bound, bool variance) {
+vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t *s, double x, double err, double gamma, double beta,
+                              bool bound, bool variance) {
     vn_norm_out_t o = {0};
     const double d = (x - s->mu) - s->mu_lo, part = gamma * (d * s->r);
     o.y = part + beta;
@@ -123,7 +130,9 @@ vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t 
     const double store = u * fabs(o.y) + eta * (2 + a) + extra;
     o.bound = a * s->r * ((size + dd) * (1 + s->rel) * (1 + u) * (1 + u) - size) * (1 + u) + store;
     o.wide = a * s->r * ((size + dd) * (1 + s->rel_one) * (1 + u) * (1 + u) - size) * (1 + u) + store;
-    if (rule->mean) o.wide += u * a * s->r * (1 + s->rel_one) * (1 + u) * (1 + u) * (1 + u) * (fabs(x) + 2 * fabs(s->mu) + 3 * s->d_mu) + u * fabs(beta);
+    if (rule->mean)
+        o.wide +=
+            u * a * s->r * (1 + s->rel_one) * (1 + u) * (1 + u) * (1 + u) * (fabs(x) + 2 * fabs(s->mu) + 3 * s->d_mu) + u * fabs(beta);
     if (rule->u_store > 0) o.wide += rule->u_store * (2 * fabs(part) + fabs(o.y)) * (1 + 2 * rule->u_store);
     if (s->overflow) { /* the deviation may come out infinite: y = beta */
         o.bound = fmax(o.bound, fabs(part) + store);
@@ -213,13 +222,21 @@ vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *j, vn_dtype_t type, int ran
     const bool mean = vn_out_named(e, j->k_mean), inv = vn_out_named(e, j->k_inv);
     if (mean) VN_TRY(stat_output(e, j, j->k_mean, false));
     if (inv) VN_TRY(stat_output(e, j, j->k_inv, second && j->rule.mean));
-    run_t run = {.job = j, .out = r, .mean = mean ? &e->out[j->k_mean] : NULL, .inv = inv ? &e->out[j->k_inv] : NULL, .bound = bound,
+    run_t run = {.job = j,
+                 .out = r,
+                 .mean = mean ? &e->out[j->k_mean] : NULL,
+                 .inv = inv ? &e->out[j->k_inv] : NULL,
+                 .bound = bound,
                  .variance = e->want >= VN_WANT_VARIANCE};
     double *over = bound ? vn_alloc((size_t)(r->count ? r->count : 1), sizeof *over) : NULL;
     if (bound && !over) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     const bool plane = j->layout == VN_NORM_PLANE;
-    vn_row_job_t job = {.shape = &j->rows, .in = {j->x, j->err, j->x_var, plane ? j->gamma : NULL, plane ? j->beta : NULL},
-                        .out = {r->value, r->bound, r->wide, r->var, r->own, over}, .work = run.variance, .fn = on_row, .ctx = &run};
+    vn_row_job_t job = {.shape = &j->rows,
+                        .in = {j->x, j->err, j->x_var, plane ? j->gamma : NULL, plane ? j->beta : NULL},
+                        .out = {r->value, r->bound, r->wide, r->var, r->own, over},
+                        .work = run.variance,
+                        .fn = on_row,
+                        .ctx = &run};
     vn_status_t st = vn_rows_run(e, &job);
     bool any = false;
     for (int64_t i = 0; over && i < r->count && !any; ++i) any = over[i] != 0;
@@ -243,10 +260,8 @@ static vn_status_t expand(vn_eval_t *e, int k, int rank, const int64_t *dims, do
     if (s == VN_OK) s = vn_tensor_contiguous(view, &wide, e->err);
     if (s == VN_OK) {
         *out = vn_alloc((size_t)(wide->count ? wide->count : 1), sizeof **out);
-        if (*out)
-            memcpy(*out, wide->data, (size_t)wide->count * sizeof **out);
-        else
-            s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        if (*out) memcpy(*out, wide->data, (size_t)wide->count * sizeof **out);
+        else s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     } else {
         vn_fail_prefix(e->err, "scale or bias, input %d", k);
     }
@@ -256,7 +271,8 @@ static vn_status_t expand(vn_eval_t *e, int k, int rank, const int64_t *dims, do
     return s;
 }
 
-vn_status_t vn_norm_affine(vn_eval_t *e, vn_norm_job_t *job, int k_gamma, int k_beta, int rank, const int64_t *dims, int axis, double **owned) {
+vn_status_t vn_norm_affine(vn_eval_t *e, vn_norm_job_t *job, int k_gamma, int k_beta, int rank, const int64_t *dims, int axis,
+                           double **owned) {
     const int k[2] = {k_gamma, k_beta};
     const double **to[2] = {&job->gamma, &job->beta};
     bool simple = true;

@@ -9,11 +9,11 @@
 typedef struct vn_norm_rule {
     vn_format_t acc;
     const vn_format_info_t *a, *mid; /* accumulator; mid NULL unless the contract names a narrower format for hidden values */
-    double u_store;   /* roundoff of the tensor type if narrower than the accumulator, else 0: function bodies that cast early */
+    double u_store; /* roundoff of the tensor type if narrower than the accumulator, else 0: function bodies that cast early */
     double t_rsqrt;
     double epsilon;
-    bool mean;        /* false: root mean square, nothing is subtracted */
-    bool outside;     /* epsilon is added to the deviation, not under the root */
+    bool mean;    /* false: root mean square, nothing is subtracted */
+    bool outside; /* epsilon is added to the deviation, not under the root */
     bool ftz;
 } vn_norm_rule_t;
 
@@ -30,13 +30,15 @@ typedef struct vn_norm_stats {
 } vn_norm_stats_t;
 
 /** work: n doubles, needed when `variance`. */
-vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const double *err, int64_t n, bool bound, bool variance, double *work);
+vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const double *err, int64_t n, bool bound, bool variance,
+                              double *work);
 
 /** One element: planes may be NULL. gamma, beta: exact. */
 typedef struct vn_norm_out {
     double y, bound, wide, var;
 } vn_norm_out_t;
-vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t *s, double x, double err, double gamma, double beta, bool bound, bool variance);
+vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t *s, double x, double err, double gamma, double beta,
+                              bool bound, bool variance);
 
 /** Where scale and bias of element k of row r come from. */
 typedef enum vn_norm_layout { VN_NORM_NONE, VN_NORM_ELEMENT, VN_NORM_CHANNEL, VN_NORM_PLANE } vn_norm_layout_t;
@@ -59,7 +61,8 @@ vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *job, vn_dtype_t type, int r
 
 bool vn_out_named(const vn_eval_t *e, int k); /* output k exists and has a name */
 /** Scale and bias operands k_gamma, k_beta broadcast to the shape of the normalised tensor where they are not [n] already. */
-vn_status_t vn_norm_affine(vn_eval_t *e, vn_norm_job_t *job, int k_gamma, int k_beta, int rank, const int64_t *dims, int axis, double **owned);
+vn_status_t vn_norm_affine(vn_eval_t *e, vn_norm_job_t *job, int k_gamma, int k_beta, int rank, const int64_t *dims, int axis,
+                           double **owned);
 
 vn_status_t vn_eval_batch_norm(vn_eval_t *e);
 vn_status_t vn_infer_batch_norm(vn_eval_t *e);

@@ -37,7 +37,8 @@ static vn_status_t plan(vn_eval_t *e, plan_t *p) {
     p->size = p->flat ? q->dims[2] / p->heads : q->dims[3];
     p->v_size = p->flat ? v->dims[2] / p->kv_heads : v->dims[3];
     const int64_t k_size = p->flat ? k->dims[2] / p->kv_heads : k->dims[3];
-    if (k->dims[0] != p->batch || v->dims[0] != p->batch || k_size != p->size || v->dims[seq] != p->fresh || (!p->flat && v->dims[1] != p->kv_heads))
+    if (k->dims[0] != p->batch || v->dims[0] != p->batch || k_size != p->size || v->dims[seq] != p->fresh ||
+        (!p->flat && v->dims[1] != p->kv_heads))
         return vn_eval_fail(e, VN_ERR_SHAPE, "Q, K and V do not fit");
     if (vn_has(e, 4) != vn_has(e, 5)) return vn_eval_fail(e, VN_ERR_SHAPE, "past_key and past_value belong together");
     if (vn_has(e, 4)) {
@@ -53,8 +54,10 @@ static vn_status_t plan(vn_eval_t *e, plan_t *p) {
 
 static void output_dims(const plan_t *p, int k, int *rank, int64_t *d) {
     *rank = 4;
-    const int64_t dims[4][4] = {{p->batch, p->heads, p->queries, p->v_size}, {p->batch, p->kv_heads, p->keys, p->size},
-                                {p->batch, p->kv_heads, p->keys, p->v_size}, {p->batch, p->heads, p->queries, p->keys}};
+    const int64_t dims[4][4] = {{p->batch, p->heads, p->queries, p->v_size},
+                                {p->batch, p->kv_heads, p->keys, p->size},
+                                {p->batch, p->kv_heads, p->keys, p->v_size},
+                                {p->batch, p->heads, p->queries, p->keys}};
     memcpy(d, dims[k], sizeof dims[k]);
     if (k == 0 && p->flat) *rank = 3, d[1] = p->queries, d[2] = p->heads * p->v_size;
 }
@@ -79,7 +82,8 @@ static vn_status_t present(vn_eval_t *e, const plan_t *p, int k_out, int k_past,
     for (int64_t b = 0; b < p->batch; ++b)
         for (int64_t h = 0; h < p->kv_heads; ++h) {
             char *to = (char *)e->out[k_out].tensor->data + (size_t)((b * p->kv_heads + h) * p->keys) * line;
-            if (p->past) memcpy(to, (const char *)e->in[k_past].t->data + (size_t)((b * p->kv_heads + h) * p->past) * line, (size_t)p->past * line);
+            if (p->past)
+                memcpy(to, (const char *)e->in[k_past].t->data + (size_t)((b * p->kv_heads + h) * p->past) * line, (size_t)p->past * line);
             for (int64_t i = 0; i < p->fresh; ++i) {
                 const int64_t at = p->flat ? (b * p->fresh + i) * p->kv_heads + h : (b * p->kv_heads + h) * p->fresh + i;
                 memcpy(to + (size_t)(p->past + i) * line, (const char *)fresh->data + (size_t)at * line, line);
@@ -150,12 +154,14 @@ static vn_status_t mask(vn_eval_t *e, bag_t *bag, const plan_t *p, vn_score_bias
     for (int d = t->rank - 1; d >= 0; --d) {
         const int to = d + 4 - t->rank;
         if (to == 3 ? t->dims[d] > full[3] : t->dims[d] != 1 && t->dims[d] != full[to])
-            return vn_eval_fail(e, VN_ERR_SHAPE, "dimension %d of attn_mask is %lld, %lld or 1 would fit", d, (long long)t->dims[d], (long long)full[to]);
+            return vn_eval_fail(e, VN_ERR_SHAPE, "dimension %d of attn_mask is %lld, %lld or 1 would fit", d, (long long)t->dims[d],
+                                (long long)full[to]);
         step[to] = t->dims[d] == 1 ? 0 : s;
         s *= t->dims[d];
     }
     const int64_t last = t->dims[t->rank - 1];
-    *m = (vn_score_bias_t){.at = x, .sb = step[0], .sh = step[1], .si = step[2], .sj = step[3], .keys = last == 1 ? p->keys : last, .adds = true};
+    *m = (vn_score_bias_t){
+        .at = x, .sb = step[0], .sh = step[1], .si = step[2], .sj = step[3], .keys = last == 1 ? p->keys : last, .adds = true};
     /* A last dimension of 1 broadcasts; since 24 shorter ones are padded with -inf, and there 1 of several keys is such a one only by its
      * rank-4 shape: broadcasting is the general rule and is kept. */
     if (vn_dtype_is_float(t->dtype)) return VN_OK;
@@ -169,10 +175,13 @@ static vn_status_t mask(vn_eval_t *e, bag_t *bag, const plan_t *p, vn_score_bias
 }
 
 static vn_status_t positions(vn_eval_t *e, bag_t *bag, const plan_t *p, vn_attention_t *a) {
-    int64_t *offset = keep(bag, vn_alloc((size_t)p->batch + 1, sizeof *offset)), *valid = keep(bag, vn_alloc((size_t)p->batch + 1, sizeof *valid));
+    int64_t *offset = keep(bag, vn_alloc((size_t)p->batch + 1, sizeof *offset)),
+            *valid = keep(bag, vn_alloc((size_t)p->batch + 1, sizeof *valid));
     if (!offset || !valid) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     const bool padded = vn_has(e, 6);
-    if (padded && e->in[6].t->count != p->batch) return vn_eval_fail(e, VN_ERR_SHAPE, "nonpad_kv_seqlen has %lld entries for %lld samples", (long long)e->in[6].t->count, (long long)p->batch);
+    if (padded && e->in[6].t->count != p->batch)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "nonpad_kv_seqlen has %lld entries for %lld samples", (long long)e->in[6].t->count,
+                            (long long)p->batch);
     for (int64_t b = 0; b < p->batch; ++b) {
         valid[b] = padded ? vn_arg_int(e, 6, b) : p->keys;
         offset[b] = padded && !vn_has(e, 4) ? valid[b] - p->queries : p->past;
@@ -182,7 +191,9 @@ static vn_status_t positions(vn_eval_t *e, bag_t *bag, const plan_t *p, vn_atten
     a->causal = vn_node_int(e->node, "is_causal", 0) != 0;
     a->left = vn_node_int(e->node, "left_window_size", -1);
     a->right = vn_node_int(e->node, "right_window_size", -1);
-    return a->left < -1 || a->right < -1 ? vn_eval_fail(e, VN_ERR_RANGE, "window sizes %lld and %lld", (long long)a->left, (long long)a->right) : VN_OK;
+    return a->left < -1 || a->right < -1
+               ? vn_eval_fail(e, VN_ERR_RANGE, "window sizes %lld and %lld", (long long)a->left, (long long)a->right)
+               : VN_OK;
 }
 
 static bool has_nonfinite(const double *x, int64_t n) {
@@ -207,10 +218,15 @@ static vn_status_t masked_nan(vn_attention_t *a) {
                 bool nan = false, key = false;
                 for (int64_t j = 0; j < a->keys; ++j) {
                     double s = 0, bias = 0;
-                    for (int64_t c = 0; c < a->size; ++c) s += a->q.at[b * a->q.sb + h * a->q.sh + i * a->q.si + c] * a->k.at[b * a->k.sb + kv * a->k.sh + j * a->k.si + c];
+                    for (int64_t c = 0; c < a->size; ++c)
+                        s += a->q.at[b * a->q.sb + h * a->q.sh + i * a->q.si + c] * a->k.at[b * a->k.sb + kv * a->k.sh + j * a->k.si + c];
                     const int64_t at = i + a->offset[b];
-                    bool seen = !(a->causal && j > at) && !(a->left >= 0 && at - j > a->left) && !(a->right >= 0 && j - at > a->right) && (!a->valid || j < a->valid[b]);
-                    if (a->bias[0].at) bias = j < a->bias[0].keys ? a->bias[0].at[b * a->bias[0].sb + h * a->bias[0].sh + i * a->bias[0].si + j * a->bias[0].sj] : -INFINITY;
+                    bool seen = !(a->causal && j > at) && !(a->left >= 0 && at - j > a->left) && !(a->right >= 0 && j - at > a->right) &&
+                                (!a->valid || j < a->valid[b]);
+                    if (a->bias[0].at)
+                        bias = j < a->bias[0].keys
+                                   ? a->bias[0].at[b * a->bias[0].sb + h * a->bias[0].sh + i * a->bias[0].si + j * a->bias[0].sj]
+                                   : -INFINITY;
                     seen &= bias != -INFINITY;
                     key |= seen;
                     nan |= isnan(s) || (!seen && s == INFINITY);
@@ -249,9 +265,20 @@ static vn_status_t after_softcap(vn_attention_t *a) {
 }
 
 static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
-    vn_attention_t a = {.e = e, .batch = p->batch, .heads = p->heads, .kv_heads = p->kv_heads, .queries = p->queries, .keys = p->keys, .size = p->size,
-                        .v_size = p->v_size, .softcap = vn_node_float(e->node, "softcap", 0), .sink = -INFINITY, .k_out = 0, .k_tap = named(e, 3) ? 3 : -1,
-                        .tap = named(e, 3) ? (vn_score_tap_t)vn_node_int(e->node, "qk_matmul_output_mode", 0) : VN_TAP_NONE, .body16 = true};
+    vn_attention_t a = {.e = e,
+                        .batch = p->batch,
+                        .heads = p->heads,
+                        .kv_heads = p->kv_heads,
+                        .queries = p->queries,
+                        .keys = p->keys,
+                        .size = p->size,
+                        .v_size = p->v_size,
+                        .softcap = vn_node_float(e->node, "softcap", 0),
+                        .sink = -INFINITY,
+                        .k_out = 0,
+                        .k_tap = named(e, 3) ? 3 : -1,
+                        .tap = named(e, 3) ? (vn_score_tap_t)vn_node_int(e->node, "qk_matmul_output_mode", 0) : VN_TAP_NONE,
+                        .body16 = true};
     if (a.tap < VN_TAP_NONE || a.tap > VN_TAP_WEIGHTS) return vn_eval_fail(e, VN_ERR_RANGE, "qk_matmul_output_mode %d", (int)a.tap);
     a.scale = vn_node_attr(e->node, "scale") ? vn_node_float(e->node, "scale", 1) : 1 / sqrt((double)p->size);
     double *owned;
@@ -278,11 +305,14 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
     VN_TRY(vn_attention_run(&a));
     VN_TRY(present(e, p, 1, 4, 1, p->size));
     VN_TRY(present(e, p, 2, 5, 2, p->v_size));
-    bool doubt = vn_arg_err(e, 3) || ((named(e, 1) || named(e, 2)) && (vn_arg_err(e, 1) || vn_arg_err(e, 2) || vn_arg_err(e, 4) || vn_arg_err(e, 5)));
+    bool doubt = vn_arg_err(e, 3) ||
+                 ((named(e, 1) || named(e, 2)) && (vn_arg_err(e, 1) || vn_arg_err(e, 2) || vn_arg_err(e, 4) || vn_arg_err(e, 5)));
     if (vn_arg_err(e, 3)) /* an uncertain mask: no statement */
         for (int64_t i = 0; e->out[0].bound && i < e->out[0].count; ++i) e->out[0].bound[i] = INFINITY;
     if (doubt && (named(e, 1) || named(e, 2))) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "present keys of uncertain keys inside a region");
-    if (has_nonfinite(a.k.at, p->batch * p->kv_heads * p->keys * p->size) || has_nonfinite(a.v.at, p->batch * p->kv_heads * p->keys * p->v_size)) VN_TRY(masked_nan(&a));
+    if (has_nonfinite(a.k.at, p->batch * p->kv_heads * p->keys * p->size) ||
+        has_nonfinite(a.v.at, p->batch * p->kv_heads * p->keys * p->v_size))
+        VN_TRY(masked_nan(&a));
     if (a.k_tap == 3 && a.tap == VN_TAP_RAW && a.softcap > 0) VN_TRY(after_softcap(&a));
     return VN_OK;
 }
@@ -290,7 +320,8 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
 vn_status_t vn_eval_attention(vn_eval_t *e) {
     plan_t p;
     bag_t bag = {.n = 0};
-    if (!vn_dtype_is_float(e->in[0].t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "Q is %s, not a float type", vn_dtype_name(e->in[0].t->dtype));
+    if (!vn_dtype_is_float(e->in[0].t->dtype))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "Q is %s, not a float type", vn_dtype_name(e->in[0].t->dtype));
     VN_TRY(plan(e, &p));
     vn_status_t s = run(e, &bag, &p);
     for (int i = 0; i < bag.n; ++i) vn_free(bag.items[i]);

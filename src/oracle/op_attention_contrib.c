@@ -28,7 +28,8 @@ static vn_status_t key_mask(vn_eval_t *e, int k, int64_t batch, int64_t queries,
     const vn_tensor_t *t = e->in[k].t;
     const double filter = vn_node_float(e->node, "mask_filter_value", -10000.0f);
     const bool ends = t->rank == 1 && t->count == batch, both = t->rank == 1 && t->count == 2 * batch;
-    const bool flat = t->rank == 2 && t->dims[0] == batch && t->dims[1] == keys, full = t->rank == 3 && t->dims[0] == batch && t->dims[1] == queries && t->dims[2] == keys;
+    const bool flat = t->rank == 2 && t->dims[0] == batch && t->dims[1] == keys,
+               full = t->rank == 3 && t->dims[0] == batch && t->dims[1] == queries && t->dims[2] == keys;
     if (!ends && !both && !flat && !full) {
         char text[120];
         vn_tensor_describe(t, text, sizeof text);
@@ -41,10 +42,8 @@ static vn_status_t key_mask(vn_eval_t *e, int k, int64_t batch, int64_t queries,
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < keys; ++j) {
                 bool seen;
-                if (ends || both)
-                    seen = j < vn_arg_int(e, k, b) && (!both || j >= vn_arg_int(e, k, batch + b));
-                else
-                    seen = vn_arg_int(e, k, (b * rows + i) * keys + j) != 0;
+                if (ends || both) seen = j < vn_arg_int(e, k, b) && (!both || j >= vn_arg_int(e, k, batch + b));
+                else seen = vn_arg_int(e, k, (b * rows + i) * keys + j) != 0;
                 p->mask[(b * rows + i) * keys + j] = seen ? 0 : filter;
             }
     *out = (vn_score_bias_t){.at = p->mask, .sb = rows * keys, .si = full ? keys : 0, .sj = 1, .keys = keys, .adds = true};
@@ -55,21 +54,47 @@ static vn_status_t key_mask(vn_eval_t *e, int k, int64_t batch, int64_t queries,
 static vn_status_t score_bias(vn_eval_t *e, int k, int64_t batch, int64_t heads, int64_t queries, int64_t keys, vn_score_bias_t *out) {
     if (!vn_has(e, k)) return VN_OK;
     const vn_tensor_t *t = e->in[k].t;
-    if (t->rank != 4 || (t->dims[0] != 1 && t->dims[0] != batch) || (t->dims[1] != 1 && t->dims[1] != heads) || t->dims[2] != queries || t->dims[3] < keys)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "attention_bias does not fit [%lld, %lld, %lld, %lld]", (long long)batch, (long long)heads, (long long)queries, (long long)keys);
+    if (t->rank != 4 || (t->dims[0] != 1 && t->dims[0] != batch) || (t->dims[1] != 1 && t->dims[1] != heads) || t->dims[2] != queries ||
+        t->dims[3] < keys)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "attention_bias does not fit [%lld, %lld, %lld, %lld]", (long long)batch, (long long)heads,
+                            (long long)queries, (long long)keys);
     const double *x = vn_arg_f64(e, k);
     if (!x) return VN_ERR_NOMEM;
     const int64_t line = t->dims[3], head = queries * line;
-    *out = (vn_score_bias_t){.at = x, .sb = t->dims[0] == 1 ? 0 : t->dims[1] * head, .sh = t->dims[1] == 1 ? 0 : head, .si = line, .sj = 1, .keys = t->dims[3], .adds = true};
+    *out = (vn_score_bias_t){.at = x,
+                             .sb = t->dims[0] == 1 ? 0 : t->dims[1] * head,
+                             .sh = t->dims[1] == 1 ? 0 : head,
+                             .si = line,
+                             .sj = 1,
+                             .keys = t->dims[3],
+                             .adds = true};
     return VN_OK;
 }
 
 static vn_status_t run(vn_eval_t *e, parts_t *p, int64_t past, int k_mask, int k_bias, int k_tap, int64_t *offset) {
     const int64_t B = p->q.batch, N = p->q.heads, S = p->q.length, T = p->k.length, h = p->q.size, hv = p->v.size, dims[3] = {B, S, N * hv};
-    vn_attention_t a = {.e = e, .batch = B, .heads = N, .kv_heads = p->k.heads, .queries = S, .keys = T, .size = h, .v_size = hv, .q = vn_head_plane_view(&p->q),
-                        .k = vn_head_plane_view(&p->k), .v = vn_head_plane_view(&p->v), .causal = vn_node_int(e->node, "unidirectional", 0) != 0, .left = -1,
-                        .right = -1, .sink = -INFINITY, .ob = S * N * hv, .oh = hv, .oi = N * hv, .k_tap = k_tap, .tap = k_tap >= 0 ? VN_TAP_BIASED : VN_TAP_NONE,
-                        .body16 = true, .offset = offset};
+    vn_attention_t a = {.e = e,
+                        .batch = B,
+                        .heads = N,
+                        .kv_heads = p->k.heads,
+                        .queries = S,
+                        .keys = T,
+                        .size = h,
+                        .v_size = hv,
+                        .q = vn_head_plane_view(&p->q),
+                        .k = vn_head_plane_view(&p->k),
+                        .v = vn_head_plane_view(&p->v),
+                        .causal = vn_node_int(e->node, "unidirectional", 0) != 0,
+                        .left = -1,
+                        .right = -1,
+                        .sink = -INFINITY,
+                        .ob = S * N * hv,
+                        .oh = hv,
+                        .oi = N * hv,
+                        .k_tap = k_tap,
+                        .tap = k_tap >= 0 ? VN_TAP_BIASED : VN_TAP_NONE,
+                        .body16 = true,
+                        .offset = offset};
     const double scale = vn_node_float(e->node, "scale", 0);
     a.scale = scale != 0 ? scale : 1 / sqrt((double)h);
     for (int64_t b = 0; b < B; ++b) offset[b] = past;
@@ -94,14 +119,16 @@ static vn_status_t source(vn_eval_t *e, int k, vn_head_source_t *s) {
 }
 
 static vn_status_t multi_parts(vn_eval_t *e, int64_t heads, parts_t *p) {
-    const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL, *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
+    const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL,
+                      *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
     vn_head_source_t sq = {0}, sk = {0}, sv = {0};
     VN_TRY(source(e, M_QUERY, &sq));
     const double *bias = vn_has(e, M_BIAS) ? vn_arg_f64(e, M_BIAS) : NULL;
     const int64_t B = q->dims[0];
     if (q->rank == 5) { /* query, key and value in one: [B, S, N, 3, h] */
         const int64_t S = q->dims[1], h = q->dims[4];
-        if (q->dims[2] != heads || q->dims[3] != 3 || k || v) return vn_eval_fail(e, VN_ERR_SHAPE, "a packed query must be [batch, length, heads, 3, size] and alone");
+        if (q->dims[2] != heads || q->dims[3] != 3 || k || v)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "a packed query must be [batch, length, heads, 3, size] and alone");
         sq.sb = S * heads * 3 * h, sq.si = heads * 3 * h, sq.sh = 3 * h;
         sk = sv = sq;
         sk.offset = h, sv.offset = 2 * h;
@@ -109,19 +136,22 @@ static vn_status_t multi_parts(vn_eval_t *e, int64_t heads, parts_t *p) {
         VN_TRY(vn_head_plane_new(e, B, heads, S, h, &p->k));
         VN_TRY(vn_head_plane_new(e, B, heads, S, h, &p->v));
     } else {
-        if (q->rank != 3 || q->dims[2] % heads || !k) return vn_eval_fail(e, VN_ERR_SHAPE, "query must be [batch, length, heads * size] with a key");
+        if (q->rank != 3 || q->dims[2] % heads || !k)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "query must be [batch, length, heads * size] with a key");
         const int64_t S = q->dims[1], h = q->dims[2] / heads;
         int64_t L, hv;
         sq.sb = S * heads * h, sq.si = heads * h, sq.sh = h;
         VN_TRY(source(e, M_KEY, &sk));
         if (k->rank == 5) { /* key and value in one: [B, L, N, 2, h] */
             L = k->dims[1], hv = h;
-            if (k->dims[0] != B || k->dims[2] != heads || k->dims[3] != 2 || k->dims[4] != h || v) return vn_eval_fail(e, VN_ERR_SHAPE, "a packed key must be [batch, length, heads, 2, size]");
+            if (k->dims[0] != B || k->dims[2] != heads || k->dims[3] != 2 || k->dims[4] != h || v)
+                return vn_eval_fail(e, VN_ERR_SHAPE, "a packed key must be [batch, length, heads, 2, size]");
             sk.sb = L * heads * 2 * h, sk.si = heads * 2 * h, sk.sh = 2 * h;
             sv = sk;
             sv.offset = h;
         } else {
-            if (!v || v->rank != k->rank || k->dims[0] != B || v->dims[0] != B) return vn_eval_fail(e, VN_ERR_SHAPE, "key and value do not fit");
+            if (!v || v->rank != k->rank || k->dims[0] != B || v->dims[0] != B)
+                return vn_eval_fail(e, VN_ERR_SHAPE, "key and value do not fit");
             VN_TRY(source(e, M_VALUE, &sv));
             const bool turned = k->rank == 4; /* [B, N, L, h]: the caches of cross attention, without bias */
             L = k->dims[turned ? 2 : 1];
@@ -138,7 +168,8 @@ static vn_status_t multi_parts(vn_eval_t *e, int64_t heads, parts_t *p) {
     }
     if (bias) {
         const int64_t hidden = heads * p->q.size;
-        if (e->in[M_BIAS].t->count != 2 * hidden + heads * p->v.size) return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries", (long long)e->in[M_BIAS].t->count);
+        if (e->in[M_BIAS].t->count != 2 * hidden + heads * p->v.size)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries", (long long)e->in[M_BIAS].t->count);
         const bool cached = k && k->rank == 4;
         sq.bias = bias;
         if (!cached) sk.bias = bias + hidden, sv.bias = bias + 2 * hidden;
@@ -151,7 +182,8 @@ static vn_status_t multi_parts(vn_eval_t *e, int64_t heads, parts_t *p) {
 
 static vn_status_t past_of(vn_eval_t *e, int k, vn_head_plane_t *p, int64_t *rows) {
     const vn_tensor_t *t = e->in[k].t;
-    if (t->rank != 4 || t->dims[0] != p->batch || t->dims[1] != p->heads || t->dims[3] != p->size) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the heads", k);
+    if (t->rank != 4 || t->dims[0] != p->batch || t->dims[1] != p->heads || t->dims[3] != p->size)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the heads", k);
     const double *x = vn_arg_f64(e, k);
     if (!x) return VN_ERR_NOMEM;
     *rows = t->dims[2];
@@ -161,7 +193,8 @@ static vn_status_t past_of(vn_eval_t *e, int k, vn_head_plane_t *p, int64_t *row
 vn_status_t vn_eval_multi_head(vn_eval_t *e) {
     const int64_t heads = vn_node_int(e->node, "num_heads", 0);
     if (heads < 1) return vn_eval_fail(e, VN_ERR_RANGE, "num_heads %lld", (long long)heads);
-    if (vn_has(e, M_PAST_LENGTH) || vn_has(e, M_CACHE)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
+    if (vn_has(e, M_PAST_LENGTH) || vn_has(e, M_CACHE))
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
     if (vn_has(e, M_PAST_KEY) != vn_has(e, M_PAST_VALUE)) return vn_eval_fail(e, VN_ERR_SHAPE, "past_key and past_value belong together");
     parts_t p = {0};
     int64_t past = 0;
@@ -219,9 +252,12 @@ static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, parts_t *p, int64_t
     const vn_tensor_t *x = e->in[A_INPUT].t;
     projection_t r = {0};
     int64_t count = 0;
-    const int64_t *sizes = vn_node_ints(e->node, "qkv_hidden_sizes", &count), B = x->dims[0], S = x->dims[1], n = e->in[A_WEIGHTS].t->dims[1];
+    const int64_t *sizes = vn_node_ints(e->node, "qkv_hidden_sizes", &count), B = x->dims[0], S = x->dims[1],
+                  n = e->in[A_WEIGHTS].t->dims[1];
     const int64_t Q = count == 3 ? sizes[0] : n / 3, V = count == 3 ? sizes[2] : n / 3;
-    if (Q < 1 || V < 1 || Q % heads || V % heads || 2 * Q + V != n) return vn_eval_fail(e, VN_ERR_SHAPE, "hidden sizes %lld and %lld over %lld heads and %lld columns", (long long)Q, (long long)V, (long long)heads, (long long)n);
+    if (Q < 1 || V < 1 || Q % heads || V % heads || 2 * Q + V != n)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "hidden sizes %lld and %lld over %lld heads and %lld columns", (long long)Q, (long long)V,
+                            (long long)heads, (long long)n);
     vn_status_t s = project(e, &r);
     const vn_head_source_t from = {.at = r.y, .err = r.err, .sb = S * n, .si = n, .sh = Q / heads};
     vn_head_source_t k = from, v = from;
@@ -267,10 +303,14 @@ static vn_status_t present(vn_eval_t *e, const parts_t *p) {
 vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
     const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
     const int64_t heads = vn_node_int(e->node, "num_heads", 0);
-    if (x->rank != 3 || w->rank != 2 || w->dims[0] != x->dims[2] || heads < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
-    if (vn_has(e, A_BIAS) && e->in[A_BIAS].t->count != w->dims[1]) return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries for %lld columns", (long long)e->in[A_BIAS].t->count, (long long)w->dims[1]);
+    if (x->rank != 3 || w->rank != 2 || w->dims[0] != x->dims[2] || heads < 1)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
+    if (vn_has(e, A_BIAS) && e->in[A_BIAS].t->count != w->dims[1])
+        return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries for %lld columns", (long long)e->in[A_BIAS].t->count,
+                            (long long)w->dims[1]);
     if (vn_node_int(e->node, "do_rotary", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "rotary embedding inside Attention");
-    if (vn_node_int(e->node, "past_present_share_buffer", 0) || vn_has(e, A_PAST_LENGTH)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
+    if (vn_node_int(e->node, "past_present_share_buffer", 0) || vn_has(e, A_PAST_LENGTH))
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
     parts_t p = {0};
     int64_t past = 0;
     vn_status_t s = packed_parts(e, heads, &p, &past);
@@ -287,12 +327,17 @@ vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
 
 vn_status_t vn_infer_multi_head(vn_eval_t *e) {
     const int64_t heads = vn_node_int(e->node, "num_heads", 0);
-    const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL, *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
+    const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL,
+                      *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
     if (heads < 1 || (q->rank != 3 && q->rank != 5) || (q->rank == 3 && (q->dims[2] % heads || !k || (k->rank != 5 && !v))))
         return vn_eval_fail(e, VN_ERR_SHAPE, "query, key and value do not fit %lld heads", (long long)heads);
     const bool one = q->rank == 5, pair = !one && k->rank == 5, turned = !one && k->rank == 4;
-    const int64_t B = q->dims[0], S = q->dims[1], h = one ? q->dims[4] : q->dims[2] / heads, hv = one || pair ? h : turned ? v->dims[3] : v->dims[v->rank - 1] / heads;
-    const int64_t past = vn_has(e, M_PAST_KEY) && e->in[M_PAST_KEY].t->rank == 4 ? e->in[M_PAST_KEY].t->dims[2] : 0, T = past + (one ? S : k->dims[turned ? 2 : 1]);
+    const int64_t B = q->dims[0], S = q->dims[1], h = one ? q->dims[4] : q->dims[2] / heads,
+                  hv = one || pair ? h
+                       : turned    ? v->dims[3]
+                                   : v->dims[v->rank - 1] / heads;
+    const int64_t past = vn_has(e, M_PAST_KEY) && e->in[M_PAST_KEY].t->rank == 4 ? e->in[M_PAST_KEY].t->dims[2] : 0,
+                  T = past + (one ? S : k->dims[turned ? 2 : 1]);
     vn_infer_put(e, 0, q->dtype, 3, (int64_t[]){B, S, heads * hv});
     vn_infer_put(e, 1, q->dtype, 4, (int64_t[]){B, heads, T, h});
     vn_infer_put(e, 2, q->dtype, 4, (int64_t[]){B, heads, T, hv});
@@ -304,8 +349,10 @@ vn_status_t vn_infer_packed_attention(vn_eval_t *e) {
     const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
     int64_t count = 0;
     const int64_t *sizes = vn_node_ints(e->node, "qkv_hidden_sizes", &count), heads = vn_node_int(e->node, "num_heads", 0);
-    if (x->rank != 3 || w->rank != 2 || heads < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
-    const int64_t V = count == 3 ? sizes[2] : w->dims[1] / 3, past = vn_has(e, A_PAST) && e->in[A_PAST].t->rank == 5 ? e->in[A_PAST].t->dims[3] : 0;
+    if (x->rank != 3 || w->rank != 2 || heads < 1)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
+    const int64_t V = count == 3 ? sizes[2] : w->dims[1] / 3,
+                  past = vn_has(e, A_PAST) && e->in[A_PAST].t->rank == 5 ? e->in[A_PAST].t->dims[3] : 0;
     vn_infer_put(e, 0, x->dtype, 3, (int64_t[]){x->dims[0], x->dims[1], V});
     vn_infer_put(e, 1, x->dtype, 5, (int64_t[]){2, x->dims[0], heads, past + x->dims[1], V / heads});
     return VN_OK;

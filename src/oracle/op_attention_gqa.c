@@ -9,7 +9,25 @@
 
 #include "oracle/attention_planes.h"
 
-enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL, COSINE, SINE, POSITIONS, SCORES, SINK, K_SCALE, V_SCALE, Q_NORM, K_NORM, QUERY_LENGTHS };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    PAST_KEY,
+    PAST_VALUE,
+    LENGTHS,
+    TOTAL,
+    COSINE,
+    SINE,
+    POSITIONS,
+    SCORES,
+    SINK,
+    K_SCALE,
+    V_SCALE,
+    Q_NORM,
+    K_NORM,
+    QUERY_LENGTHS
+};
 
 typedef struct gqa {
     int64_t batch, length, heads, kv_heads, size, buffer, capacity;
@@ -34,7 +52,11 @@ static vn_status_t refuse(vn_eval_t *e) {
     static const struct {
         int input;
         const char *what;
-    } inputs[] = {{K_SCALE, "a quantised cache"}, {V_SCALE, "a quantised cache"}, {Q_NORM, "normalised queries"}, {K_NORM, "normalised keys"}, {QUERY_LENGTHS, "padded query chunks"}};
+    } inputs[] = {{K_SCALE, "a quantised cache"},
+                  {V_SCALE, "a quantised cache"},
+                  {Q_NORM, "normalised queries"},
+                  {K_NORM, "normalised keys"},
+                  {QUERY_LENGTHS, "padded query chunks"}};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; ++i)
         if (vn_has(e, inputs[i].input)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "%s (input %d)", inputs[i].what, inputs[i].input);
     if (vn_node_int(e->node, "sliding_window_cache", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a cache of window size");
@@ -48,27 +70,33 @@ static vn_status_t shapes(vn_eval_t *e, gqa_t *g) {
     int n;
     g->heads = vn_node_int(e->node, "num_heads", 0);
     g->kv_heads = vn_node_int(e->node, "kv_num_heads", 0);
-    if (q->rank != 3 || g->heads < 1 || g->kv_heads < 1 || g->heads % g->kv_heads) return vn_eval_fail(e, VN_ERR_SHAPE, "query of rank 3 and heads in groups are needed");
+    if (q->rank != 3 || g->heads < 1 || g->kv_heads < 1 || g->heads % g->kv_heads)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "query of rank 3 and heads in groups are needed");
     g->batch = q->dims[0];
     g->length = q->dims[1];
     const bool packed = !vn_has(e, KEY);
     const int64_t parts = packed ? g->heads + 2 * g->kv_heads : g->heads;
-    if (q->dims[2] % parts) return vn_eval_fail(e, VN_ERR_SHAPE, "the hidden size %lld does not split into %lld heads", (long long)q->dims[2], (long long)parts);
+    if (q->dims[2] % parts)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the hidden size %lld does not split into %lld heads", (long long)q->dims[2],
+                            (long long)parts);
     g->size = q->dims[2] / parts;
     for (int k = KEY; k <= VALUE && !packed; ++k) {
         if (!vn_has(e, k)) return vn_eval_fail(e, VN_ERR_SHAPE, "key and value belong together");
         const vn_tensor_t *t = e->in[k].t;
-        if (t->rank != 3 || t->dims[0] != g->batch || t->dims[1] != g->length || t->dims[2] != g->kv_heads * g->size) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the query", k);
+        if (t->rank != 3 || t->dims[0] != g->batch || t->dims[1] != g->length || t->dims[2] != g->kv_heads * g->size)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the query", k);
     }
     for (int k = PAST_KEY; k <= PAST_VALUE; ++k) {
         if (!vn_has(e, k)) continue;
         const vn_tensor_t *t = e->in[k].t;
-        if (t->rank != 4 || t->dims[0] != g->batch || t->dims[1] != g->kv_heads || t->dims[3] != g->size) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the heads", k);
+        if (t->rank != 4 || t->dims[0] != g->batch || t->dims[1] != g->kv_heads || t->dims[3] != g->size)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "input %d does not fit the heads", k);
         if (!vn_dtype_is_float(t->dtype)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a cache of %s", vn_dtype_name(t->dtype));
         g->buffer = t->dims[2];
     }
     VN_TRY(vn_arg_ints(e, TOTAL, &total, 1, &n));
-    if (n != 1 || e->in[LENGTHS].t->count != g->batch) return vn_eval_fail(e, VN_ERR_SHAPE, "seqlens_k [batch] and total_sequence_length are needed");
+    if (n != 1 || e->in[LENGTHS].t->count != g->batch)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "seqlens_k [batch] and total_sequence_length are needed");
     if (total < 0 || total > INT64_C(1) << 40) return vn_eval_fail(e, VN_ERR_RANGE, "total_sequence_length %lld", (long long)total);
     g->first = total == g->length;
     g->capacity = total > g->buffer ? total : g->buffer;
@@ -79,7 +107,8 @@ static vn_status_t shapes(vn_eval_t *e, gqa_t *g) {
         g->total[b] = vn_arg_int(e, LENGTHS, b) + 1;
         g->past[b] = g->first ? 0 : g->total[b] - g->length;
         if (g->total[b] < 0 || g->total[b] > g->capacity || g->past[b] < 0 || g->past[b] > g->buffer)
-            return vn_eval_fail(e, VN_ERR_RANGE, "sample %lld would hold %lld tokens after %lld new ones", (long long)b, (long long)g->total[b], (long long)g->length);
+            return vn_eval_fail(e, VN_ERR_RANGE, "sample %lld would hold %lld tokens after %lld new ones", (long long)b,
+                                (long long)g->total[b], (long long)g->length);
     }
     return VN_OK;
 }
@@ -110,17 +139,22 @@ static vn_status_t fill(vn_eval_t *e, gqa_t *g) {
 
 static vn_status_t rotate(vn_eval_t *e, const gqa_t *g, vn_head_plane_t *p) {
     const vn_tensor_t *c = e->in[COSINE].t, *s = e->in[SINE].t;
-    if (c->rank != 2 || s->rank != 2 || c->dims[1] != s->dims[1] || c->dims[0] != s->dims[0] || 2 * c->dims[1] > g->size) return vn_eval_fail(e, VN_ERR_SHAPE, "the caches do not fit the head");
+    if (c->rank != 2 || s->rank != 2 || c->dims[1] != s->dims[1] || c->dims[0] != s->dims[0] || 2 * c->dims[1] > g->size)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the caches do not fit the head");
     const double *cosine = vn_arg_f64(e, COSINE), *sine = vn_arg_f64(e, SINE), u = vn_u(e);
     if (!cosine || !sine) return VN_ERR_NOMEM;
     const int64_t half = c->dims[1];
     const bool interleaved = vn_node_int(e->node, "rotary_interleaved", 0) != 0, given = vn_has(e, POSITIONS);
     for (int64_t b = 0; b < p->batch; ++b)
         for (int64_t i = 0; i < p->length; ++i) {
-            const int64_t at = given && e->in[POSITIONS].t->count == p->batch * p->length ? vn_arg_int(e, POSITIONS, b * p->length + i) : g->past[b] + i;
-            if (at < 0 || at >= c->dims[0]) return vn_eval_fail(e, VN_ERR_RANGE, "position %lld outside the %lld rows of the caches", (long long)at, (long long)c->dims[0]);
+            const int64_t at =
+                given && e->in[POSITIONS].t->count == p->batch * p->length ? vn_arg_int(e, POSITIONS, b * p->length + i) : g->past[b] + i;
+            if (at < 0 || at >= c->dims[0])
+                return vn_eval_fail(e, VN_ERR_RANGE, "position %lld outside the %lld rows of the caches", (long long)at,
+                                    (long long)c->dims[0]);
             for (int64_t h = 0; h < p->heads; ++h) {
-                double *v = p->v + ((b * p->heads + h) * p->length + i) * p->size, *err = p->e + ((b * p->heads + h) * p->length + i) * p->size;
+                double *v = p->v + ((b * p->heads + h) * p->length + i) * p->size,
+                       *err = p->e + ((b * p->heads + h) * p->length + i) * p->size;
                 for (int64_t k = 0; k < half; ++k) {
                     const int64_t a1 = interleaved ? 2 * k : k, a2 = interleaved ? 2 * k + 1 : half + k;
                     const double x1 = v[a1], x2 = v[a2], cs = cosine[at * half + k], sn = sine[at * half + k], eta = vn_eta(e);
@@ -175,25 +209,52 @@ static vn_status_t unspecified(vn_eval_t *e, const gqa_t *g) {
 static vn_status_t score_bias(vn_eval_t *e, const gqa_t *g, vn_score_bias_t *out) {
     if (!vn_has(e, SCORES)) return VN_OK;
     const vn_tensor_t *t = e->in[SCORES].t;
-    if (t->rank != 4 || (t->dims[0] != 1 && t->dims[0] != g->batch) || (t->dims[1] != 1 && t->dims[1] != g->heads) || t->dims[2] != g->length)
+    if (t->rank != 4 || (t->dims[0] != 1 && t->dims[0] != g->batch) || (t->dims[1] != 1 && t->dims[1] != g->heads) ||
+        t->dims[2] != g->length)
         return vn_eval_fail(e, VN_ERR_SHAPE, "attention_bias does not fit");
     const int64_t line = t->dims[3], head = g->length * line;
-    *out = (vn_score_bias_t){.at = vn_arg_f64(e, SCORES), .sb = t->dims[0] == 1 ? 0 : t->dims[1] * head, .sh = t->dims[1] == 1 ? 0 : head, .si = line, .sj = 1, .keys = line, .adds = true};
+    *out = (vn_score_bias_t){.at = vn_arg_f64(e, SCORES),
+                             .sb = t->dims[0] == 1 ? 0 : t->dims[1] * head,
+                             .sh = t->dims[1] == 1 ? 0 : head,
+                             .si = line,
+                             .sj = 1,
+                             .keys = line,
+                             .adds = true};
     return out->at ? VN_OK : VN_ERR_NOMEM;
 }
 
 static vn_status_t attend(vn_eval_t *e, gqa_t *g) {
     const int64_t dims[3] = {g->batch, g->length, g->heads * g->size}, window = vn_node_int(e->node, "local_window_size", -1);
-    vn_attention_t a = {.e = e, .batch = g->batch, .heads = g->heads, .kv_heads = g->kv_heads, .queries = g->length, .keys = g->capacity, .size = g->size,
-                        .v_size = g->size, .q = vn_head_plane_view(&g->q), .k = vn_head_plane_view(&g->all_k), .v = vn_head_plane_view(&g->all_v),
-                        .causal = vn_node_int(e->node, "causal", 1) != 0, .left = window > 0 ? window - 1 : -1, .right = -1, .offset = g->past, .valid = g->total,
-                        .softcap = vn_node_float(e->node, "softcap", 0), .sink = -INFINITY, .k_tap = -1, .tap = VN_TAP_NONE, .body16 = true,
-                        .ob = g->length * g->heads * g->size, .oh = g->size, .oi = g->heads * g->size};
+    vn_attention_t a = {.e = e,
+                        .batch = g->batch,
+                        .heads = g->heads,
+                        .kv_heads = g->kv_heads,
+                        .queries = g->length,
+                        .keys = g->capacity,
+                        .size = g->size,
+                        .v_size = g->size,
+                        .q = vn_head_plane_view(&g->q),
+                        .k = vn_head_plane_view(&g->all_k),
+                        .v = vn_head_plane_view(&g->all_v),
+                        .causal = vn_node_int(e->node, "causal", 1) != 0,
+                        .left = window > 0 ? window - 1 : -1,
+                        .right = -1,
+                        .offset = g->past,
+                        .valid = g->total,
+                        .softcap = vn_node_float(e->node, "softcap", 0),
+                        .sink = -INFINITY,
+                        .k_tap = -1,
+                        .tap = VN_TAP_NONE,
+                        .body16 = true,
+                        .ob = g->length * g->heads * g->size,
+                        .oh = g->size,
+                        .oi = g->heads * g->size};
     const double scale = vn_node_float(e->node, "scale", 0);
     a.scale = scale != 0 ? scale : 1 / sqrt((double)g->size);
     if (vn_node_int(e->node, "smooth_softmax", 0)) a.sink = 0; /* one more exponential of 0 in the denominator */
     if (vn_has(e, SINK)) {
-        if (e->in[SINK].t->count != g->heads) return vn_eval_fail(e, VN_ERR_SHAPE, "head_sink has %lld entries", (long long)e->in[SINK].t->count);
+        if (e->in[SINK].t->count != g->heads)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "head_sink has %lld entries", (long long)e->in[SINK].t->count);
         a.sinks = vn_arg_f64(e, SINK);
         if (!a.sinks) return VN_ERR_NOMEM;
     }
@@ -208,7 +269,8 @@ vn_status_t vn_eval_group_query(vn_eval_t *e) {
     vn_status_t s = shapes(e, &g);
     if (s == VN_OK) s = fill(e, &g);
     if (s == VN_OK && vn_node_int(e->node, "do_rotary", 0)) {
-        s = vn_has(e, COSINE) && vn_has(e, SINE) ? rotate(e, &g, &g.q) : vn_eval_fail(e, VN_ERR_SHAPE, "do_rotary needs cos_cache and sin_cache");
+        s = vn_has(e, COSINE) && vn_has(e, SINE) ? rotate(e, &g, &g.q)
+                                                 : vn_eval_fail(e, VN_ERR_SHAPE, "do_rotary needs cos_cache and sin_cache");
         if (s == VN_OK) s = rotate(e, &g, &g.k);
     }
     if (s == VN_OK) s = cache(e, &g, PAST_KEY, &g.k, &g.all_k);
@@ -223,8 +285,10 @@ vn_status_t vn_eval_group_query(vn_eval_t *e) {
 
 vn_status_t vn_infer_group_query(vn_eval_t *e) {
     const vn_tensor_t *q = e->in[QUERY].t;
-    const int64_t heads = vn_node_int(e->node, "num_heads", 0), kv = vn_node_int(e->node, "kv_num_heads", 0), parts = vn_has(e, KEY) ? heads : heads + 2 * kv;
-    if (q->rank != 3 || heads < 1 || kv < 1 || q->dims[2] % parts) return vn_eval_fail(e, VN_ERR_SHAPE, "query does not split into %lld heads", (long long)parts);
+    const int64_t heads = vn_node_int(e->node, "num_heads", 0), kv = vn_node_int(e->node, "kv_num_heads", 0),
+                  parts = vn_has(e, KEY) ? heads : heads + 2 * kv;
+    if (q->rank != 3 || heads < 1 || kv < 1 || q->dims[2] % parts)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "query does not split into %lld heads", (long long)parts);
     const int64_t size = q->dims[2] / parts;
     vn_infer_put(e, 0, q->dtype, 3, (int64_t[]){q->dims[0], q->dims[1], heads * size});
     if (!named(e, 1) && !named(e, 2)) return VN_OK;

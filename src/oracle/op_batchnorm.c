@@ -32,10 +32,13 @@ static void infer_range(void *ctx, int64_t begin, int64_t end) {
         const double inner = (5.5 * u + under_loss) * a * fabs(d) + (1 + 5.5 * u) * a * w, grow = 1 + 16 * u;
         double mid = j->u_mid * (2 * a * fabs(d) + fabs(y));
         r->bound[i] = (inner + u * fabs(y) + mid) * grow + 3 * j->eta;
-        if (r->wide) r->wide[i] = (inner + u * a * (fabs(x) + 2 * fabs(j->mu[c])) + u * fabs(j->beta[c]) + u * fabs(y) + mid) * grow + 3 * j->eta;
+        if (r->wide)
+            r->wide[i] = (inner + u * a * (fabs(x) + 2 * fabs(j->mu[c])) + u * fabs(j->beta[c]) + u * fabs(y) + mid) * grow + 3 * j->eta;
         if (j->doubt) r->bound[i] = INFINITY;
         if (r->own) r->own[i] = r->bound[i] * (0x1p-53 / u) + 0x1p-52 * fabs(y);
-        if (r->var) r->var[i] = 0.18 * u * u * 4.25 * s * s * d * d + vn_node_variance(j->acc, y) + (j->x_var ? s * s * j->x_var[i] : 0) + 0.36 * j->u_mid * j->u_mid * y * y;
+        if (r->var)
+            r->var[i] = 0.18 * u * u * 4.25 * s * s * d * d + vn_node_variance(j->acc, y) + (j->x_var ? s * s * j->x_var[i] : 0) +
+                        0.36 * j->u_mid * j->u_mid * y * y;
     }
 }
 
@@ -46,8 +49,15 @@ static vn_status_t inference(vn_eval_t *e, int64_t channels, int64_t inner, bool
     if (bound && e->contract->tier != VN_TIER_IEEE) VN_TRY(vn_out_wide(e, 0, "bn-fold"));
     if (bound && e->contract->accumulator == VN_FMT_F64) VN_TRY(vn_out_own(e, 0));
     const vn_format_info_t *mid = vn_format_info(vn_mid_format(e)), *acc = vn_format_info(e->contract->accumulator);
-    infer_job_t j = {.e = e, .channels = channels, .inner = inner, .per_feature = per_feature, .eps = vn_node_float(e->node, "epsilon", 1e-5f),
-                     .u = acc->u, .eta = e->contract->ftz ? acc->tau : acc->eta, .eta_acc = acc->eta, .acc = e->contract->accumulator,
+    infer_job_t j = {.e = e,
+                     .channels = channels,
+                     .inner = inner,
+                     .per_feature = per_feature,
+                     .eps = vn_node_float(e->node, "epsilon", 1e-5f),
+                     .u = acc->u,
+                     .eta = e->contract->ftz ? acc->tau : acc->eta,
+                     .eta_acc = acc->eta,
+                     .acc = e->contract->accumulator,
                      .u_mid = mid->p < acc->p ? mid->u : 0};
     const double **operands[] = {&j.x, &j.gamma, &j.beta, &j.mu, &j.var};
     for (int k = 0; k < 5; ++k) {
@@ -91,8 +101,14 @@ static vn_status_t training(vn_eval_t *e, int64_t channels, int64_t inner) {
     const vn_tensor_t *x = e->in[0].t;
     const int64_t batch = x->rank > 1 ? x->dims[0] : x->count, dims[3] = {batch, channels, inner};
     const bool along[3] = {true, false, true};
-    vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-5f), true), .k_mean = -1, .k_inv = -1, .layout = VN_NORM_CHANNEL,
-                       .groups = channels > 0 ? channels : 1, .channels = 1, .inner = batch * inner > 0 ? batch * inner : 1, .note = "one-pass-variance"};
+    vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-5f), true),
+                       .k_mean = -1,
+                       .k_inv = -1,
+                       .layout = VN_NORM_CHANNEL,
+                       .groups = channels > 0 ? channels : 1,
+                       .channels = 1,
+                       .inner = batch * inner > 0 ? batch * inner : 1,
+                       .note = "one-pass-variance"};
     vn_rows_plan(3, dims, along, &j.rows);
     j.x = vn_arg_f64(e, 0);
     j.gamma = vn_arg_f64(e, 1);
@@ -135,7 +151,8 @@ vn_status_t vn_eval_batch_norm(vn_eval_t *e) {
     const bool per_feature = e->version < 9 && !vn_node_int(e->node, "spatial", 1);
     for (int k = 1; k < 5; ++k)
         if (e->in[k].t->count != (per_feature ? channels * inner : channels))
-            return vn_eval_fail(e, VN_ERR_SHAPE, "input %d has %lld elements for %lld channels", k, (long long)e->in[k].t->count, (long long)channels);
+            return vn_eval_fail(e, VN_ERR_SHAPE, "input %d has %lld elements for %lld channels", k, (long long)e->in[k].t->count,
+                                (long long)channels);
     const bool trains = e->version >= 14 ? vn_node_int(e->node, "training_mode", 0) != 0 : vn_out_named(e, 1);
     if (!trains) return inference(e, channels, inner > 0 ? inner : 1, per_feature);
     if (per_feature) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "training with spatial = 0 has no oracle");

@@ -20,7 +20,7 @@ typedef struct job {
     double *value, *lo, *bound, *wide, *var, *own;
     vn_spacing_t ulp, promised;
     double t, c, tau, u, eta, quotient; /* quotient: allowance of the reciprocal form in u, 0 = none */
-    double fold_a, fold_b;              /* relative allowance of an exact operand that may enter the sum behind the other (claim REGION-2) */
+    double fold_a, fold_b; /* relative allowance of an exact operand that may enter the sum behind the other (claim REGION-2) */
     vn_flagger_t flags;
 } job_t;
 

@@ -30,10 +30,12 @@ static vn_status_t conv_plan(vn_eval_t *e, conv_t *c) {
     const char *a = vn_node_string(e->node, "activation", "none");
     *c = (conv_t){.e = e, .silu = strcmp(a, "silu") == 0 || strcmp(a, "swish") == 0};
     if (!c->silu && strcmp(a, "none")) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "activation '%s'", a);
-    if (x->rank != 3 || w->rank != 3 || w->dims[0] != x->dims[1] || w->dims[1] != 1 || w->dims[2] < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input [N, C, L] and weight [C, 1, k] do not fit");
+    if (x->rank != 3 || w->rank != 3 || w->dims[0] != x->dims[1] || w->dims[1] != 1 || w->dims[2] < 1)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input [N, C, L] and weight [C, 1, k] do not fit");
     c->batch = x->dims[0], c->channels = x->dims[1], c->length = x->dims[2], c->k = w->dims[2];
     if (vn_has(e, BIAS) && e->in[BIAS].t->count != c->channels) return vn_eval_fail(e, VN_ERR_SHAPE, "bias does not fit");
-    if (vn_has(e, PAST) && e->in[PAST].t->count != c->batch * c->channels * (c->k - 1)) return vn_eval_fail(e, VN_ERR_SHAPE, "past_state does not fit");
+    if (vn_has(e, PAST) && e->in[PAST].t->count != c->batch * c->channels * (c->k - 1))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "past_state does not fit");
     return VN_OK;
 }
 
@@ -63,10 +65,13 @@ static void conv_range(void *ctx, int64_t begin, int64_t end) {
         const double y = c->silu ? z * sigmoid(z) : z;
         r->value[i] = y;
         if (!r->bound || !isfinite(y)) continue;
-        double E = fmax(n - c->e_exact + (c->bias != NULL), 0) * u * T + n * c->eta / 2 * (1 + n * u), v = 0.18 * u * u * ((n + 1) * (q / 6 + z * z / 3) + q);
+        double E = fmax(n - c->e_exact + (c->bias != NULL), 0) * u * T + n * c->eta / 2 * (1 + n * u),
+               v = 0.18 * u * u * ((n + 1) * (q / 6 + z * z / 3) + q);
         if (c->silu) {
             const double s = sigmoid(z);
-            if (r->wide) r->wide[i] = 1.1 * E + (2 * c->t + 1) * u * fabs(y) + 4 * u * fabs(z) + c->eta + c->u_body * (1.1 * (n + 1) * T + 3 * fabs(y));
+            if (r->wide)
+                r->wide[i] =
+                    1.1 * E + (2 * c->t + 1) * u * fabs(y) + 4 * u * fabs(z) + c->eta + c->u_body * (1.1 * (n + 1) * T + 3 * fabs(y));
             E = 1.1 * E + (2 * c->t + 1) * u * fabs(y) + c->eta;
             v = v * (s + z * s * (1 - s)) * (s + z * s * (1 - s)) + 0.5 * u * u * y * y;
         }
@@ -143,7 +148,13 @@ vn_status_t vn_eval_swiglu(vn_eval_t *e) {
     bool same = a->rank == e->in[1].t->rank;
     for (int d = 0; same && d < a->rank; ++d) same = a->dims[d] == e->in[1].t->dims[d];
     if (!same) return vn_eval_fail(e, VN_ERR_SHAPE, "A and B have different shapes");
-    glu_t j = {.e = e, .a = vn_arg_f64(e, 0), .b = vn_arg_f64(e, 1), .alpha = vn_node_float(e->node, "alpha", 1), .u = vn_u(e), .eta = vn_eta(e), .t = vn_budget(e, "sigmoid")};
+    glu_t j = {.e = e,
+               .a = vn_arg_f64(e, 0),
+               .b = vn_arg_f64(e, 1),
+               .alpha = vn_node_float(e->node, "alpha", 1),
+               .u = vn_u(e),
+               .eta = vn_eta(e),
+               .t = vn_budget(e, "sigmoid")};
     if (!j.a || !j.b) return VN_ERR_NOMEM;
     VN_TRY(vn_out_float(e, 0, a->dtype, a->rank, a->dims));
     if (second_tier(e)) VN_TRY(vn_out_wide(e, 0, "tail-cancellation"));

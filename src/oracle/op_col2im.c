@@ -158,7 +158,8 @@ vn_status_t vn_move_col2im(vn_eval_t *e) {
     VN_TRY(vn_out_float(e, 0, e->in[0].t->dtype, f.out.rank, f.out.d));
     VN_TRY(vn_out_lo(e, 0));
     const size_t n = (size_t)(e->out[0].count ? e->out[0].count : 1);
-    sums_t s = {.f = &f, .e = e, .x = x, .size = vn_alloc(n, 8), .squares = vn_alloc(n, 8), .nodes = vn_alloc(n, 8), .count = vn_alloc(n, 8)};
+    sums_t s = {
+        .f = &f, .e = e, .x = x, .size = vn_alloc(n, 8), .squares = vn_alloc(n, 8), .nodes = vn_alloc(n, 8), .count = vn_alloc(n, 8)};
     vn_status_t status = s.size && s.squares && s.nodes && s.count ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %zu pixels", n);
     if (status == VN_OK && e->out[0].count) each_entry(&s, add_float);
     if (status == VN_OK) finish_pixels(e, &s);

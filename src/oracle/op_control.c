@@ -125,11 +125,11 @@ static vn_status_t eval_if(vn_eval_t *e) {
 
 typedef struct loop {
     const vn_graph_t *body;
-    int carried, scans;   /* values carried; scan outputs */
-    int64_t trips;        /* -1: no limit */
+    int carried, scans; /* values carried; scan outputs */
+    int64_t trips;      /* -1: no limit */
     bool has_cond, going;
-    vn_value_t **state;   /* carried values */
-    series_t *series;     /* scans entries */
+    vn_value_t **state; /* carried values */
+    series_t *series;   /* scans entries */
 } loop_t;
 
 static vn_status_t loop_open(vn_eval_t *e, loop_t *l) {
@@ -140,8 +140,8 @@ static vn_status_t loop_open(vn_eval_t *e, loop_t *l) {
     l->carried = e->n_in > 2 ? e->n_in - 2 : 0;
     l->scans = l->body->n_outputs - 1 - l->carried;
     if (l->scans < 0 || l->body->n_inputs < 2 + l->carried || e->n_out > l->carried + l->scans)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "the body takes %d and gives %d values; the node carries %d and has %d outputs", l->body->n_inputs,
-                            l->body->n_outputs, l->carried, e->n_out);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the body takes %d and gives %d values; the node carries %d and has %d outputs",
+                            l->body->n_inputs, l->body->n_outputs, l->carried, e->n_out);
     if (vn_has(e, 0)) {
         VN_TRY(vn_move_scalar(e, 0, &l->trips));
         if (l->trips < 0) l->trips = 0;
@@ -226,7 +226,7 @@ static vn_status_t eval_loop(vn_eval_t *e) {
 
 typedef struct scan {
     const vn_graph_t *body;
-    int first;              /* operand of the first state: 1 in opset 8 (sequence_lens), else 0 */
+    int first; /* operand of the first state: 1 in opset 8 (sequence_lens), else 0 */
     int states, inputs, outputs;
     int64_t axis_in[64], axis_out[64];
     bool back_in[64], back_out[64];
@@ -263,8 +263,8 @@ static vn_status_t scan_open(vn_eval_t *e, scan_t *c) {
 }
 
 /* Runs `steps` iterations. state: replaced by the final values. sources: the scan inputs with their axes. */
-static vn_status_t scan_run(vn_eval_t *e, const scan_t *c, int64_t steps, const char *prefix, vn_value_t **state, const vn_tensor_t *const *sources,
-                            const int *axes, series_t *series) {
+static vn_status_t scan_run(vn_eval_t *e, const scan_t *c, int64_t steps, const char *prefix, vn_value_t **state,
+                            const vn_tensor_t *const *sources, const int *axes, series_t *series) {
     vn_value_t **in, **out = NULL;
     char where[64];
     VN_TRY(values_new(e, c->states + c->inputs, &in));
@@ -312,7 +312,8 @@ static vn_status_t scan_whole(vn_eval_t *e, const scan_t *c) {
     for (int k = 0; k < c->inputs && s == VN_OK; ++k) {
         sources[k] = e->in[c->states + k].t;
         s = vn_eval_axis(e, c->axis_in[k], sources[k]->rank, &axes[k]);
-        if (s == VN_OK && steps >= 0 && sources[k]->dims[axes[k]] != steps) s = vn_eval_fail(e, VN_ERR_SHAPE, "scan input %d has another length", k);
+        if (s == VN_OK && steps >= 0 && sources[k]->dims[axes[k]] != steps)
+            s = vn_eval_fail(e, VN_ERR_SHAPE, "scan input %d has another length", k);
         if (s == VN_OK) steps = sources[k]->dims[axes[k]];
     }
     if (s == VN_OK) s = scan_run(e, c, steps, "", state, sources, axes, series);
@@ -437,7 +438,8 @@ static vn_status_t map_operands(vn_eval_t *e, int64_t n, int64_t i, vn_value_t *
     for (int k = 0; k < e->n_in; ++k) {
         const vn_value_t *v = e->in[k].v;
         const bool list = v && v->kind == VN_VALUE_SEQUENCE;
-        if (list && v->count != n) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d has %lld samples, input 0 has %lld", k, (long long)v->count, (long long)n);
+        if (list && v->count != n)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "input %d has %lld samples, input 0 has %lld", k, (long long)v->count, (long long)n);
         in[k] = list ? vn_value_retain(v->items[i]) : vn_move_value(&e->in[k]);
         if (!in[k]) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d is missing", k);
     }
@@ -447,8 +449,10 @@ static vn_status_t map_operands(vn_eval_t *e, int64_t n, int64_t i, vn_value_t *
 static vn_status_t eval_sequence_map(vn_eval_t *e) {
     const vn_graph_t *body;
     VN_TRY(body_of(e, "body", &body));
-    if (!vn_has(e, 0) || !e->in[0].v || e->in[0].v->kind != VN_VALUE_SEQUENCE) return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is not a sequence");
-    if (e->n_out > body->n_outputs) return vn_eval_fail(e, VN_ERR_SHAPE, "the body gives %d values, the node has %d outputs", body->n_outputs, e->n_out);
+    if (!vn_has(e, 0) || !e->in[0].v || e->in[0].v->kind != VN_VALUE_SEQUENCE)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is not a sequence");
+    if (e->n_out > body->n_outputs)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the body gives %d values, the node has %d outputs", body->n_outputs, e->n_out);
     const int64_t n = e->in[0].v->count;
     int64_t cells;
     if (!vn_i64_mul(n, e->n_out, &cells)) return vn_eval_fail(e, VN_ERR_RANGE, "too many samples");

@@ -16,10 +16,16 @@ typedef struct flex {
 
 static vn_status_t plan(vn_eval_t *e, flex_t *f) {
     const vn_tensor_t *q = e->in[0].t, *k = e->in[1].t, *v = e->in[2].t;
-    if (q->rank != 4 || k->rank != 4 || v->rank != 4 || k->dims[1] < 1 || q->dims[1] % k->dims[1] || q->dims[0] != k->dims[0] || k->dims[0] != v->dims[0] ||
-        k->dims[1] != v->dims[1] || k->dims[2] != v->dims[2] || q->dims[3] != k->dims[3])
+    if (q->rank != 4 || k->rank != 4 || v->rank != 4 || k->dims[1] < 1 || q->dims[1] % k->dims[1] || q->dims[0] != k->dims[0] ||
+        k->dims[0] != v->dims[0] || k->dims[1] != v->dims[1] || k->dims[2] != v->dims[2] || q->dims[3] != k->dims[3])
         return vn_eval_fail(e, VN_ERR_SHAPE, "Q, K and V must be [batch, heads, length, size] and fit");
-    *f = (flex_t){.batch = q->dims[0], .heads = q->dims[1], .kv_heads = k->dims[1], .queries = q->dims[2], .keys = k->dims[2], .size = q->dims[3], .v_size = v->dims[3]};
+    *f = (flex_t){.batch = q->dims[0],
+                  .heads = q->dims[1],
+                  .kv_heads = k->dims[1],
+                  .queries = q->dims[2],
+                  .keys = k->dims[2],
+                  .size = q->dims[3],
+                  .v_size = v->dims[3]};
     f->scale = vn_node_attr(e->node, "scale") ? vn_node_float(e->node, "scale", 1) : 1 / sqrt((double)f->size);
     f->precision = (vn_dtype_t)vn_node_int(e->node, "softmax_precision", q->dtype == VN_F64 ? VN_F64 : VN_F32);
     return vn_dtype_is_float(f->precision) ? VN_OK : vn_eval_fail(e, VN_ERR_DTYPE, "softmax_precision %d", (int)f->precision);
@@ -66,7 +72,8 @@ static vn_status_t with_graphs(vn_eval_t *e, const flex_t *f, const double *q, c
     if (!s) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t g = 0; g < f->batch * f->heads; ++g) {
         const int64_t kv = g / f->heads * f->kv_heads + g % f->heads / (f->heads / f->kv_heads);
-        vn_dgemm(f->queries, n, f->size, q + g * f->queries * f->size, f->size, false, k + kv * n * f->size, f->size, true, s + g * f->queries * n, n, false);
+        vn_dgemm(f->queries, n, f->size, q + g * f->queries * f->size, f->size, false, k + kv * n * f->size, f->size, true,
+                 s + g * f->queries * n, n, false);
     }
     for (int64_t i = 0; i < cells; ++i) s[i] *= f->scale;
     vn_status_t st = modify(e, f, "score_mod", s);
@@ -74,7 +81,8 @@ static vn_status_t with_graphs(vn_eval_t *e, const flex_t *f, const double *q, c
     if (st == VN_OK) st = modify(e, f, "prob_mod", s);
     for (int64_t g = 0; st == VN_OK && g < f->batch * f->heads; ++g) {
         const int64_t kv = g / f->heads * f->kv_heads + g % f->heads / (f->heads / f->kv_heads);
-        vn_dgemm(f->queries, f->v_size, n, s + g * f->queries * n, n, false, v + kv * n * f->v_size, f->v_size, false, e->out[0].value + g * f->queries * f->v_size, f->v_size, false);
+        vn_dgemm(f->queries, f->v_size, n, s + g * f->queries * n, n, false, v + kv * n * f->v_size, f->v_size, false,
+                 e->out[0].value + g * f->queries * f->v_size, f->v_size, false);
     }
     vn_free(s);
     VN_TRY(st);
@@ -96,10 +104,28 @@ vn_status_t vn_eval_flex(vn_eval_t *e) {
     if (s == VN_OK && (vn_node_attr(e->node, "score_mod") || vn_node_attr(e->node, "prob_mod"))) {
         s = with_graphs(e, &f, q, k, v);
     } else if (s == VN_OK) {
-        vn_attention_t a = {.e = e, .batch = f.batch, .heads = f.heads, .kv_heads = f.kv_heads, .queries = f.queries, .keys = f.keys, .size = f.size, .v_size = f.v_size,
-                            .q = {q, vn_arg_err(e, 0), f.heads * f.queries * f.size, f.queries * f.size, f.size}, .k = {k, vn_arg_err(e, 1), f.kv_heads * f.keys * f.size, f.keys * f.size, f.size},
-                            .v = {v, vn_arg_err(e, 2), f.kv_heads * f.keys * f.v_size, f.keys * f.v_size, f.v_size}, .scale = f.scale, .left = -1, .right = -1,
-                            .sink = -INFINITY, .k_out = 0, .ob = f.heads * f.queries * f.v_size, .oh = f.queries * f.v_size, .oi = f.v_size, .k_tap = -1, .tap = VN_TAP_NONE, .body16 = true};
+        vn_attention_t a = {.e = e,
+                            .batch = f.batch,
+                            .heads = f.heads,
+                            .kv_heads = f.kv_heads,
+                            .queries = f.queries,
+                            .keys = f.keys,
+                            .size = f.size,
+                            .v_size = f.v_size,
+                            .q = {q, vn_arg_err(e, 0), f.heads * f.queries * f.size, f.queries * f.size, f.size},
+                            .k = {k, vn_arg_err(e, 1), f.kv_heads * f.keys * f.size, f.keys * f.size, f.size},
+                            .v = {v, vn_arg_err(e, 2), f.kv_heads * f.keys * f.v_size, f.keys * f.v_size, f.v_size},
+                            .scale = f.scale,
+                            .left = -1,
+                            .right = -1,
+                            .sink = -INFINITY,
+                            .k_out = 0,
+                            .ob = f.heads * f.queries * f.v_size,
+                            .oh = f.queries * f.v_size,
+                            .oi = f.v_size,
+                            .k_tap = -1,
+                            .tap = VN_TAP_NONE,
+                            .body16 = true};
         s = vn_attention_run(&a);
     }
     for (int i = 0; i < 3; ++i) vn_free(own[i]);

@@ -153,7 +153,8 @@ static vn_status_t elements_shape(vn_eval_t *e, int *axis, vn_shape_t *s) {
     if (index->rank != t->rank) return vn_eval_fail(e, VN_ERR_SHAPE, "indices have rank %d, the data have rank %d", index->rank, t->rank);
     for (int k = 0; k < t->rank; ++k)
         if (k != *axis && index->dims[k] > t->dims[k])
-            return vn_eval_fail(e, VN_ERR_RANGE, "indices have %lld entries along axis %d, the data have %lld", (long long)index->dims[k], k, (long long)t->dims[k]);
+            return vn_eval_fail(e, VN_ERR_RANGE, "indices have %lld entries along axis %d, the data have %lld", (long long)index->dims[k],
+                                k, (long long)t->dims[k]);
     *s = vn_shape_of(index);
     return VN_OK;
 }
@@ -206,10 +207,13 @@ static vn_status_t nd_shape(vn_eval_t *e, nd_t *d) {
     d->batch = (int)batch;
     const int64_t depth = index->dims[index->rank - 1];
     if (depth < 1 || depth > t->rank - batch)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "tuples of %lld indices into data of rank %d after %lld batch axes", (long long)depth, t->rank, (long long)batch);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "tuples of %lld indices into data of rank %d after %lld batch axes", (long long)depth, t->rank,
+                            (long long)batch);
     d->depth = (int)depth;
     for (int k = 0; k < d->batch; ++k)
-        if (t->dims[k] != index->dims[k]) return vn_eval_fail(e, VN_ERR_SHAPE, "batch axis %d has %lld and %lld entries", k, (long long)t->dims[k], (long long)index->dims[k]);
+        if (t->dims[k] != index->dims[k])
+            return vn_eval_fail(e, VN_ERR_SHAPE, "batch axis %d has %lld and %lld entries", k, (long long)t->dims[k],
+                                (long long)index->dims[k]);
     d->out.rank = 0;
     for (int k = 0; k + 1 < index->rank; ++k) VN_TRY(vn_shape_add(e, &d->out, index->dims[k]));
     for (int k = d->batch + d->depth; k < t->rank; ++k) VN_TRY(vn_shape_add(e, &d->out, t->dims[k]));
@@ -302,10 +306,12 @@ vn_status_t vn_move_reverse_sequence(vn_eval_t *e) {
     const int64_t time = vn_node_int(e->node, "time_axis", 0), batch = vn_node_int(e->node, "batch_axis", 1);
     if (t->rank < 2) return vn_eval_fail(e, VN_ERR_SHAPE, "needs rank 2 or more, not %d", t->rank);
     if (time < 0 || time > 1 || batch < 0 || batch > 1 || time == batch)
-        return vn_eval_fail(e, VN_ERR_RANGE, "time_axis %lld and batch_axis %lld must be 0 and 1 in some order", (long long)time, (long long)batch);
+        return vn_eval_fail(e, VN_ERR_RANGE, "time_axis %lld and batch_axis %lld must be 0 and 1 in some order", (long long)time,
+                            (long long)batch);
     const int64_t steps = t->dims[time], samples = t->dims[batch], d1 = t->dims[1];
     if (e->in[1].t->count != samples)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "sequence_lens has %lld entries for a batch of %lld", (long long)e->in[1].t->count, (long long)samples);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "sequence_lens has %lld entries for a batch of %lld", (long long)e->in[1].t->count,
+                            (long long)samples);
     int64_t *length;
     places_t p = {.out = vn_shape_of(t)};
     VN_TRY(vn_move_i64(e, 1, &length));
@@ -313,7 +319,8 @@ vn_status_t vn_move_reverse_sequence(vn_eval_t *e) {
     vn_status_t s = places_new(e, &p, steps * samples, inner);
     for (int64_t b = 0; b < samples && s == VN_OK; ++b) {
         if (length[b] < 0 || length[b] > steps)
-            s = vn_eval_fail(e, VN_ERR_RANGE, "sequence_lens[%lld] is %lld for %lld steps", (long long)b, (long long)length[b], (long long)steps);
+            s = vn_eval_fail(e, VN_ERR_RANGE, "sequence_lens[%lld] is %lld for %lld steps", (long long)b, (long long)length[b],
+                             (long long)steps);
         for (int64_t i = 0; i < steps && s == VN_OK; ++i) {
             const int64_t from = i < length[b] ? length[b] - 1 - i : i;
             const int64_t to_run = time == 0 ? i * d1 + b : b * d1 + i, from_run = time == 0 ? from * d1 + b : b * d1 + from;

@@ -15,7 +15,8 @@
 /* ---- Constant ---- */
 
 static vn_status_t constant_value(vn_eval_t *e, vn_tensor_t **out) {
-    static const char *const names[] = {"value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings"};
+    static const char *const names[] = {"value",     "sparse_value", "value_float",  "value_floats",
+                                        "value_int", "value_ints",   "value_string", "value_strings"};
     const vn_attr_t *a = NULL;
     *out = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !a; ++i) a = vn_node_attr(e->node, names[i]);
@@ -49,10 +50,10 @@ static vn_status_t constant_value(vn_eval_t *e, vn_tensor_t **out) {
         return s;
     case VN_ATTR_STRINGS:
         s = vn_tensor_new(VN_STRING, 1, one, out, e->err);
-        for (int64_t i = 0; i < a->count && s == VN_OK; ++i) s = vn_tensor_set_string(*out, i, a->strings[i].text, a->strings[i].length, e->err);
+        for (int64_t i = 0; i < a->count && s == VN_OK; ++i)
+            s = vn_tensor_set_string(*out, i, a->strings[i].text, a->strings[i].length, e->err);
         return s;
-    default:
-        return vn_eval_fail(e, VN_ERR_DTYPE, "attribute %s has kind %d", a->name, (int)a->kind);
+    default: return vn_eval_fail(e, VN_ERR_DTYPE, "attribute %s has kind %d", a->name, (int)a->kind);
     }
 }
 
@@ -83,7 +84,8 @@ static vn_status_t filled_shape(vn_eval_t *e, vn_shape_t *s, const vn_tensor_t *
     VN_TRY(vn_arg_ints(e, 0, s->d, VN_MAX_RANK, &s->rank));
     *value = a ? a->t : NULL;
     *t = *value ? (*value)->dtype : VN_F32;
-    if (*value && (*value)->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "value has %lld elements instead of one", (long long)(*value)->count);
+    if (*value && (*value)->count != 1)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "value has %lld elements instead of one", (long long)(*value)->count);
     return vn_shape_check(e, *t, s);
 }
 
@@ -104,10 +106,8 @@ vn_status_t vn_move_constant_of_shape(vn_eval_t *e) {
     VN_TRY(vn_plain_new(e, t, &shape, &all));
     vn_status_t s = value ? vn_plain_from(e, value, &one) : VN_OK;
     if (s == VN_OK && one) vn_plain_fill(all->data, all->count, vn_plain_size(all), one->data);
-    if (s == VN_OK)
-        s = vn_plain_out(e, 0, t, all);
-    else
-        vn_tensor_free(all);
+    if (s == VN_OK) s = vn_plain_out(e, 0, t, all);
+    else vn_tensor_free(all);
     vn_tensor_free(one);
     return s;
 }
@@ -187,10 +187,8 @@ vn_status_t vn_move_eye_like(vn_eval_t *e) {
     VN_TRY(vn_out_exact(e, 0, t, 2, d));
     if (k <= -d[0] || k >= d[1]) return VN_OK; /* the diagonal lies outside */
     for (int64_t i = k < 0 ? -k : 0; i < d[0] && i + k < d[1]; ++i) {
-        if (vn_dtype_is_float(t))
-            vn_tensor_set_f64(e->out[0].tensor, i * d[1] + i + k, 1);
-        else
-            vn_tensor_set_i64(e->out[0].tensor, i * d[1] + i + k, 1);
+        if (vn_dtype_is_float(t)) vn_tensor_set_f64(e->out[0].tensor, i * d[1] + i + k, 1);
+        else vn_tensor_set_i64(e->out[0].tensor, i * d[1] + i + k, 1);
     }
     return VN_OK;
 }
@@ -202,7 +200,8 @@ static vn_status_t one_hot_shape(vn_eval_t *e, int *axis, vn_shape_t *s) {
     const vn_tensor_t *index = e->in[0].t, *depth = e->in[1].t;
     if (depth->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "depth holds %lld values", (long long)depth->count);
     if (!depth->data) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "depth decides the shape and is not known");
-    if (e->in[2].t->count != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "values holds %lld elements instead of two", (long long)e->in[2].t->count);
+    if (e->in[2].t->count != 2)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "values holds %lld elements instead of two", (long long)e->in[2].t->count);
     if (index->dtype == VN_STRING || depth->dtype == VN_STRING) return vn_eval_fail(e, VN_ERR_DTYPE, "indices and depth must be numbers");
     *s = vn_shape_of(index);
     VN_TRY(vn_shape_add(e, s, 0));
@@ -356,7 +355,8 @@ vn_status_t vn_move_range(vn_eval_t *e) {
         o->lo[i] = (r.start - (sum - part)) + (p - part) + fma(k, r.delta, -p);
         o->value[i] = sum;
         if (!bounds || i == 0) continue;
-        const bool exact = k * u <= 1 && o->lo[i] == 0 && vn_round_to(acc, p, VN_RNE, false) == p && vn_round_to(acc, sum, VN_RNE, false) == sum;
+        const bool exact =
+            k * u <= 1 && o->lo[i] == 0 && vn_round_to(acc, p, VN_RNE, false) == p && vn_round_to(acc, sum, VN_RNE, false) == sum;
         const double v = (k * u > 1 ? 2 : 1) * u * fabs(p) + vn_eta(e) / 2;
         o->bound[i] = exact ? 0 : (1 + u) * v + u * fabs(sum);
         o->wide[i] = vn_gamma(k, u) * fmax(fabs(r.start), fabs(sum)) + vn_eta(e) / 2;

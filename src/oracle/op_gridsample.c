@@ -203,8 +203,13 @@ vn_status_t vn_eval_grid_sample(vn_eval_t *e) {
     static const char *const pads[] = {"zeros", "border", "reflection"};
     const vn_tensor_t *x = e->in[0].t, *g = e->in[1].t;
     const char *mode = vn_node_string(e->node, "mode", "linear"), *pad = vn_node_string(e->node, "padding_mode", "zeros");
-    grid_job_t j = {.e = e, .axes = x->rank - 2, .mode = -1, .padding = -1, .corners = vn_node_int(e->node, "align_corners", 0) != 0,
-                    .u_coordinate = fmax(0x1p-24, vn_u(e)), .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = -0.75}};
+    grid_job_t j = {.e = e,
+                    .axes = x->rank - 2,
+                    .mode = -1,
+                    .padding = -1,
+                    .corners = vn_node_int(e->node, "align_corners", 0) != 0,
+                    .u_coordinate = fmax(0x1p-24, vn_u(e)),
+                    .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = -0.75}};
     if (strcmp(mode, "nearest") == 0) j.mode = NEAREST;
     if (strcmp(mode, "linear") == 0 || strcmp(mode, "bilinear") == 0) j.mode = LINEAR;
     if (strcmp(mode, "cubic") == 0 || strcmp(mode, "bicubic") == 0) j.mode = CUBIC;

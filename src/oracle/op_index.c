@@ -151,10 +151,8 @@ static vn_status_t top_shape(vn_eval_t *e, top_t *p) {
     VN_TRY(lines_of(e, vn_node_int(e->node, "axis", -1), &p->l));
     p->largest = e->version < 11 || vn_node_int(e->node, "largest", 1) != 0;
     p->sorted = e->version < 11 || vn_node_int(e->node, "sorted", 1) != 0;
-    if (e->version >= 10)
-        VN_TRY(vn_move_scalar(e, 1, &p->k));
-    else
-        p->k = vn_node_int(e->node, "k", -1);
+    if (e->version >= 10) VN_TRY(vn_move_scalar(e, 1, &p->k));
+    else p->k = vn_node_int(e->node, "k", -1);
     if (p->k < 0 || p->k > p->l.dim)
         return vn_eval_fail(e, VN_ERR_RANGE, "k is %lld, axis %d has %lld entries", (long long)p->k, p->l.axis, (long long)p->l.dim);
     p->out = vn_shape_of(e->in[0].t);
@@ -242,7 +240,8 @@ static vn_status_t choose(vn_eval_t *e, const top_t *p, const uint64_t *key, boo
         for (int64_t i = 0; i < p->l.inner; ++i) {
             select_best(p, key + o * p->l.dim * p->l.inner + i, is_float, nan_least, best);
             if (order == ORDER_INDEX) order_by_index(best, p->k);
-            for (int64_t n = 0; n < p->k; ++n) index[(o * p->k + n) * p->l.inner + i] = best[order == ORDER_REVERSED ? p->k - 1 - n : n].index;
+            for (int64_t n = 0; n < p->k; ++n)
+                index[(o * p->k + n) * p->l.inner + i] = best[order == ORDER_REVERSED ? p->k - 1 - n : n].index;
         }
     vn_free(best);
     return VN_OK;
@@ -267,10 +266,8 @@ static vn_status_t picked(vn_eval_t *e, const top_t *p, const vn_tensor_t *index
 static vn_status_t give_pair(vn_eval_t *e, const top_t *p, vn_tensor_t *index, const char *name) {
     vn_tensor_t *values;
     vn_status_t s = picked(e, p, index, &values);
-    if (s == VN_OK && vn_move_wanted(e, 0))
-        s = name ? vn_out_reading(e, 0, name, values) : vn_out_tensor(e, 0, values);
-    else if (s == VN_OK)
-        vn_tensor_free(values);
+    if (s == VN_OK && vn_move_wanted(e, 0)) s = name ? vn_out_reading(e, 0, name, values) : vn_out_tensor(e, 0, values);
+    else if (s == VN_OK) vn_tensor_free(values);
     if (s == VN_OK && vn_move_wanted(e, 1)) return name ? vn_out_reading(e, 1, name, index) : vn_out_tensor(e, 1, index);
     vn_tensor_free(index);
     return s;
@@ -283,10 +280,8 @@ typedef struct reach {
 } reach_t;
 
 static void extend(reach_t *r, double at, bool exact) {
-    if (at > r->at)
-        *r = (reach_t){.at = at, .exact = exact};
-    else if (at == r->at)
-        r->exact = r->exact && exact;
+    if (at > r->at) *r = (reach_t){.at = at, .exact = exact};
+    else if (at == r->at) r->exact = r->exact && exact;
 }
 
 /* An element at x (uncertainty err) cannot change places with what reaches to r. */
@@ -333,7 +328,8 @@ static vn_status_t uncertain_top(vn_eval_t *e, const top_t *p, const vn_tensor_t
     const bool values = vn_move_wanted(e, 0);
     if (values) VN_TRY(vn_out_float(e, 0, e->in[0].t->dtype, p->out.rank, p->out.d));
     if (vn_move_wanted(e, 1)) VN_TRY(vn_out_flags(e, 1));
-    doubt_t d = {.x = x, .err = e->in[0].err, .sign = p->largest ? 1 : -1, .ix = ix, .flags = vn_move_wanted(e, 1) ? e->out[1].flags : NULL};
+    doubt_t d = {
+        .x = x, .err = e->in[0].err, .sign = p->largest ? 1 : -1, .ix = ix, .flags = vn_move_wanted(e, 1) ? e->out[1].flags : NULL};
     d.chosen = vn_alloc((size_t)(p->l.dim ? p->l.dim : 1), sizeof *d.chosen);
     if (!d.chosen) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t o = 0; o < p->l.outer && p->k; ++o)

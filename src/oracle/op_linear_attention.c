@@ -29,20 +29,24 @@ static vn_status_t plan(vn_eval_t *e, linear_t *j) {
     j->gated = strcmp(rule, "gated") == 0 || strcmp(rule, "gated_delta") == 0;
     j->delta = strcmp(rule, "delta") == 0 || strcmp(rule, "gated_delta") == 0;
     if (!j->gated && !j->delta && strcmp(rule, "linear")) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "update_rule '%s'", rule);
-    if (q->rank != 3 || k->rank != 3 || v->rank != 3 || j->heads < 1 || j->kv_heads < 1 || j->heads % j->kv_heads || q->dims[2] % j->heads ||
-        k->dims[2] % j->kv_heads || v->dims[2] % j->kv_heads)
+    if (q->rank != 3 || k->rank != 3 || v->rank != 3 || j->heads < 1 || j->kv_heads < 1 || j->heads % j->kv_heads ||
+        q->dims[2] % j->heads || k->dims[2] % j->kv_heads || v->dims[2] % j->kv_heads)
         return vn_eval_fail(e, VN_ERR_SHAPE, "query, key and value must be [batch, length, heads * size] with heads in groups");
     j->batch = q->dims[0];
     j->length = q->dims[1];
     j->dk = q->dims[2] / j->heads;
     j->dv = v->dims[2] / j->kv_heads;
-    if (k->dims[2] / j->kv_heads != j->dk || k->dims[0] != j->batch || v->dims[0] != j->batch || k->dims[1] != j->length || v->dims[1] != j->length)
+    if (k->dims[2] / j->kv_heads != j->dk || k->dims[0] != j->batch || v->dims[0] != j->batch || k->dims[1] != j->length ||
+        v->dims[1] != j->length)
         return vn_eval_fail(e, VN_ERR_SHAPE, "query, key and value do not fit");
-    if (vn_has(e, PAST) && e->in[PAST].t->count != j->batch * j->kv_heads * j->dk * j->dv) return vn_eval_fail(e, VN_ERR_SHAPE, "past_state does not fit");
-    if (j->gated != vn_has(e, DECAY) || j->delta != vn_has(e, BETA)) return vn_eval_fail(e, VN_ERR_SHAPE, "decay and beta do not belong to update_rule '%s'", rule);
+    if (vn_has(e, PAST) && e->in[PAST].t->count != j->batch * j->kv_heads * j->dk * j->dv)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "past_state does not fit");
+    if (j->gated != vn_has(e, DECAY) || j->delta != vn_has(e, BETA))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "decay and beta do not belong to update_rule '%s'", rule);
     if (j->gated) {
         const vn_tensor_t *d = e->in[DECAY].t;
-        if (d->rank != 3 || d->dims[0] != j->batch || d->dims[1] != j->length || (d->dims[2] != j->kv_heads && d->dims[2] != j->kv_heads * j->dk))
+        if (d->rank != 3 || d->dims[0] != j->batch || d->dims[1] != j->length ||
+            (d->dims[2] != j->kv_heads && d->dims[2] != j->kv_heads * j->dk))
             return vn_eval_fail(e, VN_ERR_SHAPE, "decay does not fit");
         j->decays = d->dims[2] == j->kv_heads ? 1 : j->dk;
     }
@@ -98,13 +102,15 @@ static void step(const linear_t *j, int64_t b, int64_t h, int64_t t, vn_tri_t *s
             got.v = -got.v;
             x = vn_tri_mul(u, j->eta, (vn_tri_t){.v = j->beta[token * j->betas + (j->betas == 1 ? 0 : h)]}, vn_tri_add(u, x, got));
         }
-        for (int64_t d = 0; d < dk; ++d) state[d * dv + m] = vn_tri_add(u, state[d * dv + m], vn_tri_mul(u, j->eta, (vn_tri_t){.v = k[d]}, x));
+        for (int64_t d = 0; d < dk; ++d)
+            state[d * dv + m] = vn_tri_add(u, state[d * dv + m], vn_tri_mul(u, j->eta, (vn_tri_t){.v = k[d]}, x));
     }
     const int64_t group = j->heads / j->kv_heads;
     for (int64_t q = h * group; q < (h + 1) * group; ++q)
         for (int64_t m = 0; m < dv; ++m) {
             const vn_tri_t o = dot(j, j->q + (token * j->heads + q) * dk, state + m, dv);
-            put(&j->e->out[0], (token * j->heads + q) * dv + m, vn_tri_mul(2 * u, j->eta, o, (vn_tri_t){.v = j->scale})); /* the scale, rounded, and its product */
+            put(&j->e->out[0], (token * j->heads + q) * dv + m,
+                vn_tri_mul(2 * u, j->eta, o, (vn_tri_t){.v = j->scale})); /* the scale, rounded, and its product */
         }
 }
 
@@ -143,7 +149,8 @@ vn_status_t vn_eval_linear_attention(vn_eval_t *e) {
     j.t_exp = vn_budget(e, "exp");
     VN_TRY(vn_out_float(e, 0, e->in[QUERY].t->dtype, 3, (int64_t[]){j.batch, j.length, j.heads * j.dv}));
     if (e->n_out > 1 && *e->node->outputs[1])
-        VN_TRY(vn_out_float(e, 1, vn_has(e, PAST) ? e->in[PAST].t->dtype : e->in[QUERY].t->dtype, 4, (int64_t[]){j.batch, j.kv_heads, j.dk, j.dv}));
+        VN_TRY(vn_out_float(e, 1, vn_has(e, PAST) ? e->in[PAST].t->dtype : e->in[QUERY].t->dtype, 4,
+                            (int64_t[]){j.batch, j.kv_heads, j.dk, j.dv}));
     e->out[0].terms = j.dk;
     vn_parallel(j.batch * j.kv_heads, 1, heads_range, &j);
     return j.failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a state of %lld x %lld", (long long)j.dk, (long long)j.dv) : VN_OK;

@@ -33,7 +33,8 @@ static void lp_row(void *ctx, const vn_row_t *row) {
         rel = fmax(sqrt(1 + E) * (1 + u) - 1, E < 1 ? 1 - sqrt(1 - E) * (1 - u) : INFINITY);
     }
     rel += norm > 0 ? doubt / norm * (1 + rel) : 0;
-    const double sum_var = row->out[2] && norm > 0 ? (j->p == 1 ? 0.18 * u * u * n / 3 : 0.25 * (0.18 * u * u * (n / 3 + 1)) + 0.18 * u * u) : 0;
+    const double sum_var =
+        row->out[2] && norm > 0 ? (j->p == 1 ? 0.18 * u * u * n / 3 : 0.25 * (0.18 * u * u * (n / 3 + 1)) + 0.18 * u * u) : 0;
     for (int64_t k = 0; k < row->n; ++k) {
         const double y = norm == 0 ? 0 : x[k] / norm;
         row->out[0][k] = y;
@@ -63,7 +64,11 @@ vn_status_t vn_eval_lp_norm(vn_eval_t *e) {
     const double *plane = vn_arg_f64(e, 0);
     if (!plane) return VN_ERR_NOMEM;
     lp_t j = {.e = e, .p = (int)p, .u = vn_u(e), .eta = e->contract->ftz ? vn_tau(e) : vn_eta(e), .acc = e->contract->accumulator};
-    vn_row_job_t job = {.shape = &s, .in = {plane, vn_arg_err(e, 0), e->in[0].var}, .out = {e->out[0].value, e->out[0].bound, e->out[0].var}, .fn = lp_row, .ctx = &j};
+    vn_row_job_t job = {.shape = &s,
+                        .in = {plane, vn_arg_err(e, 0), e->in[0].var},
+                        .out = {e->out[0].value, e->out[0].bound, e->out[0].var},
+                        .fn = lp_row,
+                        .ctx = &j};
     e->out[0].terms = s.n;
     return vn_rows_run(e, &job);
 }
@@ -80,7 +85,8 @@ static void lrn_range(void *ctx, int64_t begin, int64_t end) {
     const lrn_t *j = ctx;
     const int64_t before = (j->size - 1) / 2, after = j->size - 1 - before; /* floor and ceil of (size - 1) / 2 */
     for (int64_t i = begin; i < end; ++i) {
-        const int64_t c = i / j->inner % j->channels, from = c > before ? c - before : 0, to = c + after < j->channels ? c + after : j->channels - 1;
+        const int64_t c = i / j->inner % j->channels, from = c > before ? c - before : 0,
+                      to = c + after < j->channels ? c + after : j->channels - 1;
         double q = 0;
         for (int64_t k = from; k <= to; ++k) {
             const double v = j->x[i + (k - c) * j->inner];
@@ -106,9 +112,18 @@ vn_status_t vn_eval_lrn(vn_eval_t *e) {
     if (x->rank < 2) return vn_eval_fail(e, VN_ERR_SHAPE, "input 0 of rank %d has no channel axis", x->rank);
     if (size < 1 || size > INT64_MAX / 4) return vn_eval_fail(e, VN_ERR_RANGE, "size is %lld", (long long)size);
     VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, x->dims));
-    lrn_t j = {.x = vn_arg_f64(e, 0), .r = &e->out[0], .channels = x->dims[1], .inner = 1, .size = size, .alpha = vn_node_float(e->node, "alpha", 1e-4f),
-               .beta = vn_node_float(e->node, "beta", 0.75), .bias = vn_node_float(e->node, "bias", 1), .u = vn_u(e), .eta = vn_eta(e),
-               .t = vn_budget(e, "pow"), .acc = e->contract->accumulator};
+    lrn_t j = {.x = vn_arg_f64(e, 0),
+               .r = &e->out[0],
+               .channels = x->dims[1],
+               .inner = 1,
+               .size = size,
+               .alpha = vn_node_float(e->node, "alpha", 1e-4f),
+               .beta = vn_node_float(e->node, "beta", 0.75),
+               .bias = vn_node_float(e->node, "bias", 1),
+               .u = vn_u(e),
+               .eta = vn_eta(e),
+               .t = vn_budget(e, "pow"),
+               .acc = e->contract->accumulator};
     if (!j.x) return VN_ERR_NOMEM;
     for (int d = 2; d < x->rank; ++d) j.inner *= x->dims[d];
     e->out[0].terms = size < x->dims[1] ? size : x->dims[1];

@@ -63,7 +63,8 @@ static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const
         double l = 0, le = 0, lv = 0, weight = 0;
         if (!(ignore && c == ignore->i)) {
             if (c < 0 || c >= classes)
-                return vn_eval_fail(e, VN_ERR_RANGE, "label %lld of sample %lld is not one of %lld classes", (long long)c, (long long)i, (long long)classes);
+                return vn_eval_fail(e, VN_ERR_RANGE, "label %lld of sample %lld is not one of %lld classes", (long long)c, (long long)i,
+                                    (long long)classes);
             const int64_t at = (i / inner * classes + c) * inner + i % inner;
             weight = w ? w[c] : 1;
             l = weight == 0 && isfinite(x[at]) ? 0 : -x[at] * weight;

@@ -100,7 +100,8 @@ static vn_status_t squeeze_shape(vn_eval_t *e, vn_shape_t *s) {
     for (int i = 0; i < n; ++i) {
         int k;
         VN_TRY(vn_eval_axis(e, axes[i], t->rank, &k));
-        if (t->dims[k] != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "axis %d has %lld entries and cannot be squeezed", k, (long long)t->dims[k]);
+        if (t->dims[k] != 1)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "axis %d has %lld entries and cannot be squeezed", k, (long long)t->dims[k]);
         drop[k] = true;
     }
     s->rank = 0;
@@ -129,16 +130,16 @@ static vn_status_t unsqueeze_shape(vn_eval_t *e, vn_shape_t *s) {
     return VN_OK;
 }
 
-#define RESHAPING(name)                                      \
-    static vn_status_t eval_##name(vn_eval_t *e) {           \
-        vn_shape_t s;                                        \
-        VN_TRY(name##_shape(e, &s));                         \
-        return give_reshaped(e, &s);                         \
-    }                                                        \
-    static vn_status_t infer_##name(vn_eval_t *e) {          \
-        vn_shape_t s;                                        \
-        VN_TRY(name##_shape(e, &s));                         \
-        return vn_move_infer(e, 0, e->in[0].t->dtype, &s);   \
+#define RESHAPING(name)                                    \
+    static vn_status_t eval_##name(vn_eval_t *e) {         \
+        vn_shape_t s;                                      \
+        VN_TRY(name##_shape(e, &s));                       \
+        return give_reshaped(e, &s);                       \
+    }                                                      \
+    static vn_status_t infer_##name(vn_eval_t *e) {        \
+        vn_shape_t s;                                      \
+        VN_TRY(name##_shape(e, &s));                       \
+        return vn_move_infer(e, 0, e->in[0].t->dtype, &s); \
     }
 RESHAPING(reshape)
 RESHAPING(flatten)
@@ -157,7 +158,8 @@ static vn_status_t transpose_perm(vn_eval_t *e, int *perm, vn_shape_t *s) {
     s->rank = t->rank;
     for (int k = 0; k < t->rank; ++k) {
         const int64_t from = given ? given[k] : t->rank - 1 - k;
-        if (from < 0 || from >= t->rank || seen[from]) return vn_eval_fail(e, VN_ERR_RANGE, "perm[%d] = %lld is no permutation", k, (long long)from);
+        if (from < 0 || from >= t->rank || seen[from])
+            return vn_eval_fail(e, VN_ERR_RANGE, "perm[%d] = %lld is no permutation", k, (long long)from);
         seen[from] = true;
         perm[k] = (int)from;
         s->d[k] = t->dims[from];
@@ -302,7 +304,8 @@ static vn_status_t split_sizes(vn_eval_t *e, int *axis, int64_t *sizes) {
         if (e->version >= 18 && wanted != parts)
             return vn_eval_fail(e, VN_ERR_SHAPE, "num_outputs is %lld, the node has %lld outputs", (long long)wanted, (long long)parts);
         if (e->version < 18 && dim % parts)
-            return vn_eval_fail(e, VN_ERR_SHAPE, "axis %d of %lld entries does not split into %lld equal parts", *axis, (long long)dim, (long long)parts);
+            return vn_eval_fail(e, VN_ERR_SHAPE, "axis %d of %lld entries does not split into %lld equal parts", *axis, (long long)dim,
+                                (long long)parts);
         const int64_t each = dim / parts + (dim % parts != 0);
         int64_t left = dim;
         for (int64_t i = 0; i < parts; ++i) {
@@ -317,7 +320,8 @@ static vn_status_t split_sizes(vn_eval_t *e, int *axis, int64_t *sizes) {
         if (sizes[i] < 0) return vn_eval_fail(e, VN_ERR_RANGE, "split[%lld] is %lld", (long long)i, (long long)sizes[i]);
         if (!vn_i64_add(sum, sizes[i], &sum)) return vn_eval_fail(e, VN_ERR_RANGE, "split overflows");
     }
-    if (sum != dim) return vn_eval_fail(e, VN_ERR_SHAPE, "split sums to %lld, axis %d has %lld entries", (long long)sum, *axis, (long long)dim);
+    if (sum != dim)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "split sums to %lld, axis %d has %lld entries", (long long)sum, *axis, (long long)dim);
     return VN_OK;
 }
 
@@ -381,10 +385,13 @@ static vn_status_t infer_concat(vn_eval_t *e) {
     vn_shape_t s = vn_shape_of(e->in[0].t);
     VN_TRY(vn_eval_axis(e, vn_node_int(e->node, "axis", 1), s.rank, &axis));
     for (int k = 1; k < e->n_in; ++k) {
-        if (e->in[k].t->rank != s.rank) return vn_eval_fail(e, VN_ERR_SHAPE, "part %d has rank %d, part 0 has rank %d", k, e->in[k].t->rank, s.rank);
+        if (e->in[k].t->rank != s.rank)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "part %d has rank %d, part 0 has rank %d", k, e->in[k].t->rank, s.rank);
         for (int d = 0; d < s.rank; ++d)
-            if (d != axis && e->in[k].t->dims[d] != s.d[d]) return vn_eval_fail(e, VN_ERR_SHAPE, "part %d has another shape than part 0", k);
-        if (!vn_i64_add(s.d[axis], e->in[k].t->dims[axis], &s.d[axis])) return vn_eval_fail(e, VN_ERR_RANGE, "the joined dimension overflows");
+            if (d != axis && e->in[k].t->dims[d] != s.d[d])
+                return vn_eval_fail(e, VN_ERR_SHAPE, "part %d has another shape than part 0", k);
+        if (!vn_i64_add(s.d[axis], e->in[k].t->dims[axis], &s.d[axis]))
+            return vn_eval_fail(e, VN_ERR_RANGE, "the joined dimension overflows");
     }
     return vn_move_infer(e, 0, e->in[0].t->dtype, &s);
 }
@@ -479,11 +486,11 @@ static vn_status_t block_shape(vn_eval_t *e, bool to_space, blocks_t *k) {
     const int64_t *d = t->dims, square = k->b * k->b;
     k->out = vn_shape_of(t);
     if (to_space ? d[1] % square != 0 : d[2] % k->b != 0 || d[3] % k->b != 0)
-        return vn_eval_fail(e, VN_ERR_SHAPE, "blocksize %lld does not divide %lld x %lld x %lld", (long long)k->b, (long long)d[1], (long long)d[2], (long long)d[3]);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "blocksize %lld does not divide %lld x %lld x %lld", (long long)k->b, (long long)d[1],
+                            (long long)d[2], (long long)d[3]);
     bool fits = true;
     k->out.d[1] = d[1] / square;
-    if (to_space)
-        fits = vn_i64_mul(d[2], k->b, &k->out.d[2]) && vn_i64_mul(d[3], k->b, &k->out.d[3]);
+    if (to_space) fits = vn_i64_mul(d[2], k->b, &k->out.d[2]) && vn_i64_mul(d[3], k->b, &k->out.d[3]);
     else {
         fits = vn_i64_mul(d[1], square, &k->out.d[1]);
         k->out.d[2] = d[2] / k->b;
@@ -506,9 +513,10 @@ static vn_status_t move_blocks(vn_eval_t *e, bool to_space) {
         /* DCR: channel = (row b + column) c + depth; CRD: channel = (depth b + row) b + column. */
         const int64_t row = k.crd ? b : b * c, column = k.crd ? 1 : c, depth = k.crd ? b * b : 1;
         const int64_t dims[6] = {deep->dims[0], c, deep->dims[2], b, deep->dims[3], b};
-        const int64_t ds[6] = {deep->strides[0], depth * deep->strides[1], deep->strides[2], row * deep->strides[1], deep->strides[3],
-                               column * deep->strides[1]};
-        const int64_t ws[6] = {wide->strides[0], wide->strides[1], b * wide->strides[2], wide->strides[2], b * wide->strides[3], wide->strides[3]};
+        const int64_t ds[6] = {deep->strides[0],       depth * deep->strides[1], deep->strides[2],
+                               row * deep->strides[1], deep->strides[3],         column * deep->strides[1]};
+        const int64_t ws[6] = {wide->strides[0], wide->strides[1],     b * wide->strides[2],
+                               wide->strides[2], b * wide->strides[3], wide->strides[3]};
         vn_strided_t copy = {.size = vn_plain_size(plain)};
         for (int i = 0; i < 6; ++i) vn_strided_axis(&copy, dims[i], to_space ? ds[i] : ws[i], to_space ? ws[i] : ds[i]);
         vn_strided_copy(&copy, plain->data, all->data);
@@ -529,8 +537,13 @@ static vn_status_t infer_blocks(vn_eval_t *e) {
 /* ---- the table ---- */
 
 enum {
-    S0 = VN_OP_SHAPE_LIKE_0, S1 = VN_OP_SHAPE_LIKE_1, S2 = VN_OP_SHAPE_LIKE_2, S3 = VN_OP_SHAPE_LIKE_3, S4 = VN_OP_SHAPE_LIKE_4,
-    MAPS = VN_OP_MAPS, PROP = VN_OP_PROPAGATES
+    S0 = VN_OP_SHAPE_LIKE_0,
+    S1 = VN_OP_SHAPE_LIKE_1,
+    S2 = VN_OP_SHAPE_LIKE_2,
+    S3 = VN_OP_SHAPE_LIKE_3,
+    S4 = VN_OP_SHAPE_LIKE_4,
+    MAPS = VN_OP_MAPS,
+    PROP = VN_OP_PROPAGATES
 };
 #define MOVE VN_CLASS_MOVEMENT
 #define EXACT VN_CLASS_EXACT

@@ -27,7 +27,9 @@ typedef struct box {
 } box_t;
 
 static box_t box_of(const nms_t *p, const float *b) {
-    if (p->center) return (box_t){(double)b[0] - (double)b[2] / 2, (double)b[1] - (double)b[3] / 2, (double)b[0] + (double)b[2] / 2, (double)b[1] + (double)b[3] / 2};
+    if (p->center)
+        return (box_t){(double)b[0] - (double)b[2] / 2, (double)b[1] - (double)b[3] / 2, (double)b[0] + (double)b[2] / 2,
+                       (double)b[1] + (double)b[3] / 2};
     return (box_t){fmin(b[1], b[3]), fmin(b[0], b[2]), fmax(b[1], b[3]), fmax(b[0], b[2])};
 }
 
@@ -107,7 +109,8 @@ static vn_status_t select_boxes(vn_eval_t *e, const nms_t *p, const rule_t *r, v
 }
 
 static vn_status_t float_scalar(vn_eval_t *e, int k, float *out) {
-    if (!e->in[k].t || e->in[k].t->dtype != VN_F32 || e->in[k].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d must be one f32 value", k);
+    if (!e->in[k].t || e->in[k].t->dtype != VN_F32 || e->in[k].t->count != 1)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input %d must be one f32 value", k);
     memcpy(out, e->in[k].t->data, sizeof *out);
     return VN_OK;
 }
@@ -126,8 +129,13 @@ vn_status_t vn_move_non_max_suppression(vn_eval_t *e) {
     if (b->dtype != VN_F32 || c->dtype != VN_F32) return vn_eval_fail(e, VN_ERR_DTYPE, "boxes and scores must be f32");
     if (b->rank != 3 || c->rank != 3 || b->dims[2] != 4 || b->dims[0] != c->dims[0] || b->dims[1] != c->dims[2])
         return vn_eval_fail(e, VN_ERR_SHAPE, "boxes must be [batch, n, 4] and scores [batch, class, n]");
-    nms_t p = {.boxes = b->data, .scores = c->data, .batches = c->dims[0], .classes = c->dims[1], .n = c->dims[2],
-               .center = vn_node_int(e->node, "center_point_box", 0) != 0, .has_score = vn_has(e, 4)};
+    nms_t p = {.boxes = b->data,
+               .scores = c->data,
+               .batches = c->dims[0],
+               .classes = c->dims[1],
+               .n = c->dims[2],
+               .center = vn_node_int(e->node, "center_point_box", 0) != 0,
+               .has_score = vn_has(e, 4)};
     if (vn_has(e, 2)) VN_TRY(vn_move_scalar(e, 2, &p.most));
     if (vn_has(e, 3)) VN_TRY(float_scalar(e, 3, &p.overlap));
     if (vn_has(e, 4)) VN_TRY(float_scalar(e, 4, &p.score));
@@ -139,10 +147,8 @@ vn_status_t vn_move_non_max_suppression(vn_eval_t *e) {
         vn_tensor_t *list;
         s = select_boxes(e, &p, &readings[i].rule, &list);
         if (s != VN_OK) break;
-        if (vn_tensor_equal_bits(list, main_list))
-            vn_tensor_free(list);
-        else
-            s = vn_out_reading(e, 0, readings[i].name, list);
+        if (vn_tensor_equal_bits(list, main_list)) vn_tensor_free(list);
+        else s = vn_out_reading(e, 0, readings[i].name, list);
     }
     vn_tensor_free(main_list);
     return s;

@@ -72,8 +72,12 @@ static vn_status_t layer(vn_eval_t *e, bool mean) {
     VN_TRY(check_float(e));
     const vn_tensor_t *x = e->in[0].t;
     int axis;
-    vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-5f), mean), .k_out = 0, .k_mean = mean ? 1 : -1, .k_inv = mean ? 2 : 1,
-                       .stash = stash_of(e), .note = mean ? "one-pass-variance" : "cast-before-scale"};
+    vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-5f), mean),
+                       .k_out = 0,
+                       .k_mean = mean ? 1 : -1,
+                       .k_inv = mean ? 2 : 1,
+                       .stash = stash_of(e),
+                       .note = mean ? "one-pass-variance" : "cast-before-scale"};
     VN_TRY(trailing(e, &j, &axis));
     j.x = vn_arg_f64(e, 0);
     if (!j.x) return VN_ERR_NOMEM;
@@ -96,7 +100,8 @@ static vn_status_t eval_rms(vn_eval_t *e) { return layer(e, false); }
 static vn_status_t channels(vn_eval_t *e, vn_norm_job_t *j, int64_t groups) {
     const vn_tensor_t *x = e->in[0].t;
     if (x->rank < 2) return vn_eval_fail(e, VN_ERR_SHAPE, "input 0 of rank %d has no channel axis", x->rank);
-    if (groups < 1 || x->dims[1] % groups) return vn_eval_fail(e, VN_ERR_RANGE, "%lld groups do not divide %lld channels", (long long)groups, (long long)x->dims[1]);
+    if (groups < 1 || x->dims[1] % groups)
+        return vn_eval_fail(e, VN_ERR_RANGE, "%lld groups do not divide %lld channels", (long long)groups, (long long)x->dims[1]);
     int64_t inner = 1;
     for (int d = 2; d < x->rank; ++d) inner *= x->dims[d];
     const int64_t per = x->dims[1] / groups, dims[3] = {x->dims[0], groups, per * inner};
@@ -183,7 +188,8 @@ static const vn_op_t rows[] = {
     {"", "LpNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-5", vn_eval_lp_norm, infer_same, 0},
     {"", "LRN", 1, 0, VN_CLASS_NORMALISATION, 0, "NORM-6", vn_eval_lrn, infer_same, 0},
     {"com.microsoft", "SkipLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-7", vn_eval_skip_norm, vn_infer_skip_norm, 0},
-    {"com.microsoft", "SkipSimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-7", vn_eval_skip_rms, vn_infer_skip_norm, 0},
+    {"com.microsoft", "SkipSimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-7", vn_eval_skip_rms, vn_infer_skip_norm,
+     0},
     {"com.microsoft", "EmbedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, 0, "NORM-7", vn_eval_embed_norm, vn_infer_embed_norm, 0},
 };
 

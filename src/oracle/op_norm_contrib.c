@@ -37,10 +37,17 @@ static vn_status_t put_total(vn_eval_t *e, const total_t *t, int k, vn_dtype_t t
     return VN_OK;
 }
 
-static vn_status_t normalise(vn_eval_t *e, const total_t *t, bool mean, int k_gamma, int k_beta, int k_mean, vn_dtype_t type, int rank, const int64_t *dims) {
+static vn_status_t normalise(vn_eval_t *e, const total_t *t, bool mean, int k_gamma, int k_beta, int k_mean, vn_dtype_t type, int rank,
+                             const int64_t *dims) {
     if (rank < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input 0 is a scalar");
-    vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-12f), mean), .x = t->x, .err = t->err, .k_mean = k_mean,
-                       .k_inv = k_mean < 0 ? -1 : k_mean + 1, .stash = VN_F32, .stat_rank = rank, .note = mean ? "one-pass-variance" : "cast-before-scale"};
+    vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-12f), mean),
+                       .x = t->x,
+                       .err = t->err,
+                       .k_mean = k_mean,
+                       .k_inv = k_mean < 0 ? -1 : k_mean + 1,
+                       .stash = VN_F32,
+                       .stat_rank = rank,
+                       .note = mean ? "one-pass-variance" : "cast-before-scale"};
     const vn_format_info_t *f = vn_format_info(vn_format_of(type));
     j.rule.u_store = f && f->p < j.rule.a->p ? f->u : 0; /* input 0 may be indices */
     bool along[VN_MAX_RANK] = {false};
@@ -64,14 +71,16 @@ static vn_status_t skip(vn_eval_t *e, bool mean) {
     if (!a || !b || (vn_has(e, k_bias) && !c)) return VN_ERR_NOMEM;
     const int64_t hidden = x->rank ? x->dims[x->rank - 1] : 0;
     if (s->count == 0 ? x->count != 0 : x->count % s->count != 0 || (c && e->in[k_bias].t->count != hidden))
-        return vn_eval_fail(e, VN_ERR_SHAPE, "skip of %lld elements or bias do not fit an input of %lld", (long long)s->count, (long long)x->count);
+        return vn_eval_fail(e, VN_ERR_SHAPE, "skip of %lld elements or bias do not fit an input of %lld", (long long)s->count,
+                            (long long)x->count);
     total_t t;
     VN_TRY(total_new(e, x->count, &t));
     const double u = vn_u(e), *ea = vn_arg_err(e, 0), *eb = vn_arg_err(e, 1);
     for (int64_t i = 0; i < x->count; ++i) {
         const double p = a[i], q = b[i % s->count], r = c ? c[i % hidden] : 0;
         t.x[i] = p + q + r;
-        t.err[i] = (c ? 2 * u * (fabs(p) + fabs(q) + fabs(r)) : u * fabs(t.x[i])) + ((ea ? ea[i] : 0) + (eb ? eb[i % s->count] : 0)) * (1 + 2 * u);
+        t.err[i] =
+            (c ? 2 * u * (fabs(p) + fabs(q) + fabs(r)) : u * fabs(t.x[i])) + ((ea ? ea[i] : 0) + (eb ? eb[i % s->count] : 0)) * (1 + 2 * u);
     }
     vn_status_t st = normalise(e, &t, mean, 2, mean ? 3 : -1, mean ? 1 : -1, x->dtype, x->rank, x->dims);
     if (st == VN_OK && !mean && (vn_out_named(e, 1) || vn_out_named(e, 2)))
@@ -88,15 +97,18 @@ enum { IDS, SEGMENTS, WORD, POSITION, SEGMENT, GAMMA, BETA, MASK, POSITIONS };
 
 static vn_status_t table_row(vn_eval_t *e, int k, int64_t index, int64_t hidden, const double *plane, const double **row) {
     const vn_tensor_t *t = e->in[k].t;
-    if (t->rank != 2 || t->dims[1] != hidden) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d is not a table of rows of %lld", k, (long long)hidden);
-    if (index < 0 || index >= t->dims[0]) return vn_eval_fail(e, VN_ERR_RANGE, "index %lld outside the %lld rows of input %d", (long long)index, (long long)t->dims[0], k);
+    if (t->rank != 2 || t->dims[1] != hidden)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input %d is not a table of rows of %lld", k, (long long)hidden);
+    if (index < 0 || index >= t->dims[0])
+        return vn_eval_fail(e, VN_ERR_RANGE, "index %lld outside the %lld rows of input %d", (long long)index, (long long)t->dims[0], k);
     *row = plane + index * hidden;
     return VN_OK;
 }
 
 static vn_status_t embed_total(vn_eval_t *e, int64_t batch, int64_t length, int64_t hidden, total_t *t) {
     const bool segments = vn_has(e, SEGMENTS) && vn_has(e, SEGMENT);
-    const double *word = vn_arg_f64(e, WORD), *position = vn_arg_f64(e, POSITION), *segment = segments ? vn_arg_f64(e, SEGMENT) : NULL, u = vn_u(e);
+    const double *word = vn_arg_f64(e, WORD), *position = vn_arg_f64(e, POSITION), *segment = segments ? vn_arg_f64(e, SEGMENT) : NULL,
+                 u = vn_u(e);
     if (!word || !position || (segments && !segment)) return VN_ERR_NOMEM;
     if (segments && e->in[SEGMENTS].t->count != batch * length) return vn_eval_fail(e, VN_ERR_SHAPE, "segment_ids do not fit input_ids");
     for (int64_t i = 0; i < batch * length; ++i) {
@@ -135,7 +147,8 @@ static vn_status_t mask_index(vn_eval_t *e, int64_t batch, int64_t length) {
 
 vn_status_t vn_eval_embed_norm(vn_eval_t *e) {
     const vn_tensor_t *ids = e->in[IDS].t, *word = e->in[WORD].t;
-    if (ids->rank != 2 || word->rank != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "input_ids [batch, length] and a table [tokens, hidden] are needed");
+    if (ids->rank != 2 || word->rank != 2)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input_ids [batch, length] and a table [tokens, hidden] are needed");
     const int64_t batch = ids->dims[0], length = ids->dims[1], hidden = word->dims[1], dims[3] = {batch, length, hidden};
     int64_t count;
     if (!vn_i64_mul(batch * length, hidden, &count)) return vn_eval_fail(e, VN_ERR_RANGE, "the result has too many elements");
@@ -163,7 +176,8 @@ vn_status_t vn_infer_skip_norm(vn_eval_t *e) {
 
 vn_status_t vn_infer_embed_norm(vn_eval_t *e) {
     const vn_tensor_t *ids = e->in[IDS].t, *word = e->in[WORD].t;
-    if (ids->rank != 2 || word->rank != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "input_ids [batch, length] and a table [tokens, hidden] are needed");
+    if (ids->rank != 2 || word->rank != 2)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "input_ids [batch, length] and a table [tokens, hidden] are needed");
     const int64_t dims[3] = {ids->dims[0], ids->dims[1], word->dims[1]};
     vn_infer_put(e, 0, word->dtype, 3, dims);
     vn_infer_put(e, 1, VN_I32, 1, dims);

@@ -44,7 +44,8 @@ static vn_status_t pads_of(vn_eval_t *e, pads_t *p) {
     } else {
         int64_t count;
         const int64_t *v = vn_node_ints(e->node, "pads", &count);
-        if (!v || count > 2 * VN_MAX_RANK) return vn_eval_fail(e, VN_ERR_SHAPE, "attribute pads is missing or has %lld entries", (long long)count);
+        if (!v || count > 2 * VN_MAX_RANK)
+            return vn_eval_fail(e, VN_ERR_SHAPE, "attribute pads is missing or has %lld entries", (long long)count);
         for (int k = 0; k < count; ++k) list[k] = v[k];
         n = (int)count;
     }
@@ -59,9 +60,10 @@ static vn_status_t pads_of(vn_eval_t *e, pads_t *p) {
         p->begin[k] = list[i];
         p->end[k] = list[n_axes + i];
         int64_t sum;
-        if (p->begin[k] < -t->dims[k] || p->end[k] < -t->dims[k] || !vn_i64_add(p->begin[k], p->end[k], &sum) || !vn_i64_add(sum, t->dims[k], &p->out.d[k]) || p->out.d[k] < 0)
-            return vn_eval_fail(e, VN_ERR_RANGE, "pads %lld and %lld on axis %d of %lld entries", (long long)list[i], (long long)list[n_axes + i], k,
-                                (long long)t->dims[k]);
+        if (p->begin[k] < -t->dims[k] || p->end[k] < -t->dims[k] || !vn_i64_add(p->begin[k], p->end[k], &sum) ||
+            !vn_i64_add(sum, t->dims[k], &p->out.d[k]) || p->out.d[k] < 0)
+            return vn_eval_fail(e, VN_ERR_RANGE, "pads %lld and %lld on axis %d of %lld entries", (long long)list[i],
+                                (long long)list[n_axes + i], k, (long long)t->dims[k]);
     }
     return vn_shape_check(e, t->dtype, &p->out);
 }
@@ -72,13 +74,9 @@ static int64_t source(padding_t mode, int64_t i, int64_t begin, int64_t end, int
     int64_t x = i - (begin > 0 ? begin : 0);
     if (x >= 0 && x < left) return first + x;
     switch (mode) {
-    case MODE_CONSTANT:
-        return -1;
-    case MODE_EDGE:
-        return first + (x < 0 ? 0 : left - 1);
-    case MODE_WRAP:
-        x %= left;
-        return first + (x < 0 ? x + left : x);
+    case MODE_CONSTANT: return -1;
+    case MODE_EDGE: return first + (x < 0 ? 0 : left - 1);
+    case MODE_WRAP: x %= left; return first + (x < 0 ? x + left : x);
     case MODE_REFLECT: {
         if (left == 1) return first;
         const int64_t period = 2 * (left - 1);
@@ -140,7 +138,8 @@ static vn_status_t fill_value(vn_eval_t *e, vn_tensor_t **hold, const void **val
         VN_TRY(vn_move_need(e, 2));
         const vn_tensor_t *c = e->in[2].t;
         if (c->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "constant_value has %lld elements", (long long)c->count);
-        if (c->dtype != t) return vn_eval_fail(e, VN_ERR_DTYPE, "constant_value is %s, data are %s", vn_dtype_name(c->dtype), vn_dtype_name(t));
+        if (c->dtype != t)
+            return vn_eval_fail(e, VN_ERR_DTYPE, "constant_value is %s, data are %s", vn_dtype_name(c->dtype), vn_dtype_name(t));
         VN_TRY(vn_plain_from(e, c, hold));
     } else {
         const double v = vn_node_float(e->node, "value", 0);
@@ -165,7 +164,8 @@ vn_status_t vn_move_pad(vn_eval_t *e) {
     VN_TRY(pads_of(e, &p));
     const vn_tensor_t *t = e->in[0].t;
     for (int k = 0; k < t->rank; ++k) /* nothing is left to repeat */
-        if (p.mode != MODE_CONSTANT && p.out.d[k] > 0 && t->dims[k] + (p.begin[k] < 0 ? p.begin[k] : 0) + (p.end[k] < 0 ? p.end[k] : 0) <= 0)
+        if (p.mode != MODE_CONSTANT && p.out.d[k] > 0 &&
+            t->dims[k] + (p.begin[k] < 0 ? p.begin[k] : 0) + (p.end[k] < 0 ? p.end[k] : 0) <= 0)
             return vn_eval_fail(e, VN_ERR_RANGE, "axis %d has no entries to repeat", k);
     VN_TRY(fill_value(e, &hold, &fill));
     vn_status_t s = vn_plain_from(e, t, &plain);
@@ -201,7 +201,8 @@ static vn_status_t crop_shape(vn_eval_t *e, vn_shape_t *s, int64_t *begin) {
     bool seen[VN_MAX_RANK] = {false};
     *s = vn_shape_of(t);
     VN_TRY(vn_arg_ints(e, 1, want, VN_MAX_RANK, &n));
-    if (n != (axes ? n_axes : t->rank)) return vn_eval_fail(e, VN_ERR_SHAPE, "shape has %d entries for %lld axes", n, axes ? (long long)n_axes : (long long)t->rank);
+    if (n != (axes ? n_axes : t->rank))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "shape has %d entries for %lld axes", n, axes ? (long long)n_axes : (long long)t->rank);
     for (int i = 0; i < n; ++i) {
         int k;
         VN_TRY(vn_eval_axis(e, axes ? axes[i] : i, t->rank, &k));
@@ -266,7 +267,9 @@ vn_status_t vn_move_trilu(vn_eval_t *e) {
         int64_t from = upper ? diagonal : 0, to = upper ? m : diagonal + 1;
         from = from < 0 ? 0 : from;
         to = to > m ? m : to;
-        if (from < to) memcpy((char *)all->data + (size_t)(r * m + from) * size, (const char *)plain->data + (size_t)(r * m + from) * size, (size_t)(to - from) * size);
+        if (from < to)
+            memcpy((char *)all->data + (size_t)(r * m + from) * size, (const char *)plain->data + (size_t)(r * m + from) * size,
+                   (size_t)(to - from) * size);
     }
     if (s == VN_OK) s = vn_plain_out(e, 0, t->dtype, all);
     vn_tensor_free(plain);

@@ -14,7 +14,8 @@ static vn_status_t dtype_of(vn_eval_t *e, vn_dtype_t fallback, vn_dtype_t *t) {
     const int64_t named = vn_node_int(e->node, "dtype", fallback);
     *t = named > 0 && named < VN_DTYPE_COUNT ? (vn_dtype_t)named : VN_UNDEFINED;
     const vn_kind_t kind = vn_dtype_kind(*t);
-    if (kind == VN_KIND_NONE || kind == VN_KIND_STRING || kind == VN_KIND_COMPLEX) return vn_eval_fail(e, VN_ERR_DTYPE, "no random numbers of dtype %lld", (long long)named);
+    if (kind == VN_KIND_NONE || kind == VN_KIND_STRING || kind == VN_KIND_COMPLEX)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "no random numbers of dtype %lld", (long long)named);
     return VN_OK;
 }
 
@@ -38,10 +39,8 @@ static vn_status_t open_draw(vn_eval_t *e, int k, vn_dtype_t t, int rank, const 
 }
 
 static void put(vn_eval_t *e, int k, int64_t i, double x) {
-    if (e->out[k].value)
-        e->out[k].value[i] = x;
-    else
-        vn_tensor_set_i64(e->out[k].tensor, i, (int64_t)x);
+    if (e->out[k].value) e->out[k].value[i] = x;
+    else vn_tensor_set_i64(e->out[k].tensor, i, (int64_t)x);
 }
 
 static void mark_random(vn_eval_t *e, int k, double lo, double hi) {
@@ -216,10 +215,8 @@ vn_status_t vn_move_dropout(vn_eval_t *e) {
     if (!vn_move_wanted(e, 1)) return VN_OK;
     VN_TRY(vn_out_exact(e, 1, mask_type(e), t->rank, t->dims));
     for (int64_t i = 0; i < t->count; ++i) {
-        if (mask_type(e) == VN_BOOL)
-            vn_tensor_set_i64(e->out[1].tensor, i, 1);
-        else
-            vn_tensor_set_f64(e->out[1].tensor, i, 1);
+        if (mask_type(e) == VN_BOOL) vn_tensor_set_i64(e->out[1].tensor, i, 1);
+        else vn_tensor_set_f64(e->out[1].tensor, i, 1);
     }
     if (e->version >= 12) return VN_OK;
     vn_tensor_t *zeros;

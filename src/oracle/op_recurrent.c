@@ -45,8 +45,8 @@ static vn_status_t functions(vn_eval_t *e, plan_t *p) {
             vn_gate_t *g = &p->gate[d][k];
             const char *name = names ? names->strings[d * per + k].text : defaults[per - 1][k];
             if (!vn_gate_find(name, g)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "activation %s", name);
-            const bool takes_alpha = g->kind == VN_GATE_AFFINE || g->kind == VN_GATE_LEAKY || g->kind == VN_GATE_THRESHOLDED || g->kind == VN_GATE_SCALED_TANH ||
-                                     g->kind == VN_GATE_HARD_SIGMOID || g->kind == VN_GATE_ELU;
+            const bool takes_alpha = g->kind == VN_GATE_AFFINE || g->kind == VN_GATE_LEAKY || g->kind == VN_GATE_THRESHOLDED ||
+                                     g->kind == VN_GATE_SCALED_TANH || g->kind == VN_GATE_HARD_SIGMOID || g->kind == VN_GATE_ELU;
             const bool takes_beta = g->kind == VN_GATE_AFFINE || g->kind == VN_GATE_SCALED_TANH || g->kind == VN_GATE_HARD_SIGMOID;
             if (takes_alpha && a < n_alpha) g->alpha = alpha[a++];
             if (takes_beta && b < n_beta) g->beta = beta[b++];
@@ -71,7 +71,8 @@ static vn_status_t plan(vn_eval_t *e, plan_t *p) {
     const char *direction = vn_node_string(e->node, "direction", "forward");
     p->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
     p->reverse_first = strcmp(direction, "reverse") == 0;
-    if (p->directions == 1 && !p->reverse_first && strcmp(direction, "forward")) return vn_eval_fail(e, VN_ERR_RANGE, "direction '%s'", direction);
+    if (p->directions == 1 && !p->reverse_first && strcmp(direction, "forward"))
+        return vn_eval_fail(e, VN_ERR_RANGE, "direction '%s'", direction);
     p->batch_first = vn_node_int(e->node, "layout", 0) != 0;
     if (x->rank != 3 || w->rank != 3 || r->rank != 3) return vn_eval_fail(e, VN_ERR_SHAPE, "X, W and R must have rank 3");
     p->steps = x->dims[p->batch_first];
@@ -102,7 +103,8 @@ static vn_status_t plan(vn_eval_t *e, plan_t *p) {
 
 static void output_dims(const plan_t *p, int k, int *rank, int64_t *dims) {
     const int64_t D = p->directions;
-    const int64_t y[2][4] = {{p->steps, D, p->batch, p->hidden}, {p->batch, p->steps, D, p->hidden}}, s[2][3] = {{D, p->batch, p->hidden}, {p->batch, D, p->hidden}};
+    const int64_t y[2][4] = {{p->steps, D, p->batch, p->hidden}, {p->batch, p->steps, D, p->hidden}},
+                  s[2][3] = {{D, p->batch, p->hidden}, {p->batch, D, p->hidden}};
     *rank = k == 0 ? 4 : 3;
     memcpy(dims, k == 0 ? y[p->batch_first] : s[p->batch_first], (size_t)*rank * sizeof *dims);
 }
@@ -145,7 +147,8 @@ static vn_status_t dequantise(vn_eval_t *e, bag_t *bag, const plan_t *p, int k, 
     const int64_t D = p->directions, columns = p->spec.gates * p->hidden, rows = D && columns ? t->count / D / columns : 0;
     if (!vn_has(e, k_scale)) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d (a scale) is missing", k_scale);
     const int64_t ns = e->in[k_scale].t->count, nz = vn_has(e, k_zero) ? e->in[k_zero].t->count : 0;
-    if ((ns != D && ns != D * columns) || (nz && nz != D && nz != D * columns)) return vn_eval_fail(e, VN_ERR_SHAPE, "scale or zero point of input %d", k);
+    if ((ns != D && ns != D * columns) || (nz && nz != D && nz != D * columns))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "scale or zero point of input %d", k);
     double *y = buffer(bag, t->count);
     if (!y) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t d = 0; d < D; ++d)
@@ -159,7 +162,8 @@ static vn_status_t dequantise(vn_eval_t *e, bag_t *bag, const plan_t *p, int k, 
     return VN_OK;
 }
 
-static vn_status_t operand(vn_eval_t *e, bag_t *bag, int position, const double *plane, int64_t count, vn_dtype_t type, const double **out) {
+static vn_status_t operand(vn_eval_t *e, bag_t *bag, int position, const double *plane, int64_t count, vn_dtype_t type,
+                           const double **out) {
     double *owned;
     vn_status_t s = vn_read_operand(e, position, plane, count, type, out, &owned);
     keep(bag, owned);
@@ -188,7 +192,8 @@ static vn_status_t gather_given(vn_eval_t *e, bag_t *bag, const plan_t *p, commo
     for (int64_t d = 0; d < D; ++d)
         for (int64_t t = 0; t < T; ++t)
             for (int64_t b = 0; b < B; ++b)
-                memcpy(given + ((d * T + t) * B + b) * H, flat + (p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H, (size_t)H * sizeof *flat);
+                memcpy(given + ((d * T + t) * B + b) * H, flat + (p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H,
+                       (size_t)H * sizeof *flat);
     c->given = given;
     return VN_OK;
 }
@@ -227,7 +232,8 @@ static vn_status_t gather(vn_eval_t *e, bag_t *bag, const plan_t *p, common_t *c
     for (int64_t b = 0; b < p->batch; ++b) {
         c->lens[b] = vn_has(e, 4) ? vn_arg_int(e, 4, b) : p->steps;
         if (c->lens[b] < 0 || c->lens[b] > p->steps)
-            return vn_eval_fail(e, VN_ERR_RANGE, "sequence length %lld of sample %lld is not in 0..%lld", (long long)c->lens[b], (long long)b, (long long)p->steps);
+            return vn_eval_fail(e, VN_ERR_RANGE, "sequence length %lld of sample %lld is not in 0..%lld", (long long)c->lens[b],
+                                (long long)b, (long long)p->steps);
     }
     return VN_OK;
 }
@@ -252,7 +258,8 @@ static void put_direction(vn_eval_t *e, const plan_t *p, int d, const vn_rnn_lay
     for (int64_t b = 0; b < B; ++b) {
         for (int64_t t = 0; t < T && e->n_out > 0 && l->y; ++t)
             for (int64_t k = 0; k < H; ++k)
-                put(&e->out[0], (p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k, l->y[(t * B + b) * H + k], wide, scale);
+                put(&e->out[0], (p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k, l->y[(t * B + b) * H + k], wide,
+                    scale);
         const int64_t at = (p->batch_first ? b * D + d : d * B + b) * H;
         for (int64_t k = 0; k < H; ++k) {
             if (e->n_out > 1) put(&e->out[1], at + k, l->h[b * H + k], wide, scale);
@@ -280,7 +287,8 @@ static void put_reading(const vn_eval_t *e, const plan_t *p, int d, const vn_rnn
     const int64_t T = p->steps, B = p->batch, H = p->hidden, D = p->directions;
     for (int64_t b = 0; b < B; ++b)
         for (int64_t k = 0; k < H; ++k) {
-            for (int64_t t = 0; t < T && planes[0]; ++t) planes[0][(p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k] = l->y[(t * B + b) * H + k].v;
+            for (int64_t t = 0; t < T && planes[0]; ++t)
+                planes[0][(p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k] = l->y[(t * B + b) * H + k].v;
             const int64_t at = (p->batch_first ? b * D + d : d * B + b) * H + k;
             if (e->n_out > 1 && planes[1]) planes[1][at] = l->h[b * H + k].v;
             if (e->n_out > 2 && planes[2]) planes[2][at] = l->c[b * H + k].v;
@@ -316,14 +324,33 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
     for (int k = 0; clips && k < e->n_out && k < 3; ++k)
         if (e->out[k].value && !(second[k] = buffer(bag, e->out[k].count))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int d = 0; d < D; ++d) {
-        vn_rnn_layer_t l = {.e = e, .kind = p->spec.kind, .gates = (int)G, .steps = p->steps, .batch = B, .in = p->in, .hidden = H, .x = c.x, .x_err = c.x_err,
-                            .w = c.w + d * G * H * p->in, .r = c.r + d * G * H * H, .w_turned = p->spec.quantised, .lens = c.lens,
-                            .reverse = d == 1 || p->reverse_first, .linear_before_reset = vn_node_int(e->node, "linear_before_reset", 0) != 0,
-                            .input_forget = vn_node_int(e->node, "input_forget", 0) != 0, .bound = e->want >= VN_WANT_BOUND,
-                            .variance = e->want >= VN_WANT_VARIANCE, .h_format = vn_read_format(e, 0, e->in[0].t->dtype),
-                            .u_state = narrow ? store->u : 0, .eta_state = narrow ? store->eta : 0};
-        l.rule = (vn_gate_rule_t){.u = acc->u, .eta = e->contract->ftz ? acc->tau : acc->eta, .t_tanh = vn_budget(e, "tanh"),
-                                  .t_sigmoid = vn_budget(e, "sigmoid"), .t_exp = vn_budget(e, "exp"), .log_max = log(acc->max)};
+        vn_rnn_layer_t l = {.e = e,
+                            .kind = p->spec.kind,
+                            .gates = (int)G,
+                            .steps = p->steps,
+                            .batch = B,
+                            .in = p->in,
+                            .hidden = H,
+                            .x = c.x,
+                            .x_err = c.x_err,
+                            .w = c.w + d * G * H * p->in,
+                            .r = c.r + d * G * H * H,
+                            .w_turned = p->spec.quantised,
+                            .lens = c.lens,
+                            .reverse = d == 1 || p->reverse_first,
+                            .linear_before_reset = vn_node_int(e->node, "linear_before_reset", 0) != 0,
+                            .input_forget = vn_node_int(e->node, "input_forget", 0) != 0,
+                            .bound = e->want >= VN_WANT_BOUND,
+                            .variance = e->want >= VN_WANT_VARIANCE,
+                            .h_format = vn_read_format(e, 0, e->in[0].t->dtype),
+                            .u_state = narrow ? store->u : 0,
+                            .eta_state = narrow ? store->eta : 0};
+        l.rule = (vn_gate_rule_t){.u = acc->u,
+                                  .eta = e->contract->ftz ? acc->tau : acc->eta,
+                                  .t_tanh = vn_budget(e, "tanh"),
+                                  .t_sigmoid = vn_budget(e, "sigmoid"),
+                                  .t_exp = vn_budget(e, "exp"),
+                                  .log_max = log(acc->max)};
         memcpy(l.gate, p->gate[d], sizeof l.gate);
         if (c.given) {
             const vn_format_info_t *kept = e->contract->result != VN_FMT_NONE ? vn_format_info(e->contract->result) : store;
@@ -370,7 +397,8 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
 static vn_status_t eval(vn_eval_t *e) {
     plan_t p;
     bag_t bag = {.n = 0};
-    if (!vn_dtype_is_float(e->in[0].t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "X is %s, not a float type", vn_dtype_name(e->in[0].t->dtype));
+    if (!vn_dtype_is_float(e->in[0].t->dtype))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "X is %s, not a float type", vn_dtype_name(e->in[0].t->dtype));
     VN_TRY(plan(e, &p));
     vn_status_t s = run(e, &bag, &p);
     for (int i = 0; i < bag.n; ++i) vn_free(bag.items[i]);

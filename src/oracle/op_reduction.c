@@ -73,12 +73,11 @@ static void cell_sum(job_t *j, const vn_row_t *row, cell_t *c) {
     /* A mean is exact too when n is a power of two: scaling neither terms nor total rounds. */
     const bool power = (n & (n - 1)) == 0;
     const bool exact = !err && !j->mid && (!mean || power) && !j->e->contract->ftz && !j->e->contract->daz &&
-                       vn_sum_exact(row->in[0], n, s.abs, j->e->contract->accumulator) && (!mean || min_abs(row->in[0], n) >= count * j->acc->tau);
+                       vn_sum_exact(row->in[0], n, s.abs, j->e->contract->accumulator) &&
+                       (!mean || min_abs(row->in[0], n) >= count * j->acc->tau);
     if (!exact) {
-        if (mean)
-            c->bound = vn_gamma(count + 1, j->u) * size / count + fmax(j->eta, count * j->eta / 2) + doubt / count;
-        else
-            c->bound = (count - 1) * j->u * size + doubt;
+        if (mean) c->bound = vn_gamma(count + 1, j->u) * size / count + fmax(j->eta, count * j->eta / 2) + doubt / count;
+        else c->bound = (count - 1) * j->u * size + doubt;
         c->bound += vn_flushed(j->e, count + 1, fmin(count, size / vn_tau(j->e))) / (mean ? count : 1);
     }
     if (j->mid && mean) { /* total and count kept in the hidden format */
@@ -271,13 +270,14 @@ static void cell_logsumexp(job_t *j, const vn_row_t *row, cell_t *c) {
     c->bound = f * (1 + j->u) + j->u * fabs(c->y) + (j->mid ? j->mid->u * (1 + l) : 0);
     if (j->e->want < VN_WANT_VARIANCE) return;
     const double ulp = vn_ulp(j->e->contract->accumulator, l);
-    c->var = vn_exp_variance(&j->exps, row->n, row->in[0], w, &r, NULL) + 0.12 * ulp * ulp + vn_node_variance(j->e->contract->accumulator, c->y);
+    c->var =
+        vn_exp_variance(&j->exps, row->n, row->in[0], w, &r, NULL) + 0.12 * ulp * ulp + vn_node_variance(j->e->contract->accumulator, c->y);
     for (int64_t k = 0; row->in[2] && k < row->n; ++k) c->var += w[k] / r.total.hi * (w[k] / r.total.hi) * row->in[2][k];
 }
 
 static void (*const cells[])(job_t *, const vn_row_t *, cell_t *) = {
-    [SUM] = cell_sum, [MEAN] = cell_sum, [MAX] = cell_extreme, [MIN] = cell_extreme, [PROD] = cell_prod, [L1] = cell_sum,
-    [L2] = cell_squares, [SQUARES] = cell_squares, [LOGSUM] = cell_logsum, [LOGSUMEXP] = cell_logsumexp,
+    [SUM] = cell_sum, [MEAN] = cell_sum,   [MAX] = cell_extreme,     [MIN] = cell_extreme,   [PROD] = cell_prod,
+    [L1] = cell_sum,  [L2] = cell_squares, [SQUARES] = cell_squares, [LOGSUM] = cell_logsum, [LOGSUMEXP] = cell_logsumexp,
 };
 
 static void on_row(void *ctx, const vn_row_t *row) {
@@ -329,10 +329,8 @@ static vn_status_t plan(vn_eval_t *e, plan_t *p) {
     const bool keep = vn_node_int(e->node, "keepdims", 1) != 0;
     p->rank = 0;
     for (int d = 0; d < x->rank; ++d)
-        if (!along[d])
-            p->dims[p->rank++] = x->dims[d];
-        else if (keep)
-            p->dims[p->rank++] = 1;
+        if (!along[d]) p->dims[p->rank++] = x->dims[d];
+        else if (keep) p->dims[p->rank++] = 1;
     vn_rows_plan(x->rank, x->dims, along, &p->rows);
     return VN_OK;
 }
@@ -384,9 +382,16 @@ static void int_rows(void *ctx, int64_t begin, int64_t end) {
             case MIN: best = (j->is_unsigned ? (uint64_t)v < (uint64_t)best : v < best) ? v : best; break;
             case PROD: acc *= (uint64_t)v; break;
             case L1: acc += v < 0 && !j->is_unsigned ? 0 - (uint64_t)v : (uint64_t)v; break;
-            case L2: case SQUARES: acc += (uint64_t)v * (uint64_t)v; real += f * f; break;
+            case L2:
+            case SQUARES:
+                acc += (uint64_t)v * (uint64_t)v;
+                real += f * f;
+                break;
             case LOGSUMEXP: real += exp(f); break;
-            default: acc += (uint64_t)v; real += f; break;
+            default:
+                acc += (uint64_t)v;
+                real += f;
+                break;
             }
         }
         int64_t y = (int64_t)acc;
@@ -405,7 +410,10 @@ static vn_status_t eval_ints(vn_eval_t *e, kind_t kind, const plan_t *p) {
     int64_t *plane = vn_alloc((size_t)(x->count ? x->count : 1), sizeof *plane);
     if (!plane) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     vn_tensor_to_i64(x, plane);
-    ints_t j = {.kind = kind, .rows = &p->rows, .x = plane, .out = e->out[0].tensor,
+    ints_t j = {.kind = kind,
+                .rows = &p->rows,
+                .x = plane,
+                .out = e->out[0].tensor,
                 .is_unsigned = vn_dtype_kind(x->dtype) == VN_KIND_UNSIGNED || vn_dtype_kind(x->dtype) == VN_KIND_BOOL};
     const int bits = vn_dtype_bits(x->dtype); /* elements that share a byte stay in one chunk */
     vn_parallel(p->rows.rows, bits >= 8 ? 1 + (1 << 14) / (p->rows.n + 1) : p->rows.rows, int_rows, &j);
@@ -489,7 +497,8 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     if (extreme) {
         if (p.rows.n == 0) /* types without infinities: the largest finite number */
             for (int64_t i = 0; i < j.out->count; ++i)
-                if (!vn_format_info(vn_format_of(x->dtype))->has_inf) j.out->value[i] = copysign(vn_format_info(vn_format_of(x->dtype))->max, j.out->value[i]);
+                if (!vn_format_info(vn_format_of(x->dtype))->has_inf)
+                    j.out->value[i] = copysign(vn_format_info(vn_format_of(x->dtype))->max, j.out->value[i]);
         if (!vn_arg_err(e, 0)) vn_out_rounded(e, 0);
         VN_TRY(reading_nan_ignored(e, &j, &p.rows));
         if (j.zero_signs) VN_TRY(either_zero(e));
@@ -498,19 +507,19 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     return VN_OK;
 }
 
-#define KINDS(row)                                                                                                                      \
-    row(Sum, SUM, VN_CLASS_REDUCTION, "SUM-1", 13) row(Mean, MEAN, VN_CLASS_REDUCTION, "SUM-2", 18)                                     \
-    row(Max, MAX, VN_CLASS_EXACT, "SUM-6", 18) row(Min, MIN, VN_CLASS_EXACT, "SUM-6", 18) row(Prod, PROD, VN_CLASS_REDUCTION, "SUM-3", 18) \
-    row(L1, L1, VN_CLASS_REDUCTION, "SUM-1", 18) row(L2, L2, VN_CLASS_REDUCTION, "SUM-4", 18)                                           \
-    row(SumSquare, SQUARES, VN_CLASS_REDUCTION, "SUM-4", 18) row(LogSum, LOGSUM, VN_CLASS_REDUCTION, "SUM-5", 18)                       \
-    row(LogSumExp, LOGSUMEXP, VN_CLASS_REDUCTION, "SUM-5", 18)
+#define KINDS(row)                                                                                                    \
+    row(Sum, SUM, VN_CLASS_REDUCTION, "SUM-1", 13) row(Mean, MEAN, VN_CLASS_REDUCTION, "SUM-2", 18)                   \
+        row(Max, MAX, VN_CLASS_EXACT, "SUM-6", 18) row(Min, MIN, VN_CLASS_EXACT, "SUM-6", 18)                         \
+            row(Prod, PROD, VN_CLASS_REDUCTION, "SUM-3", 18) row(L1, L1, VN_CLASS_REDUCTION, "SUM-1", 18)             \
+                row(L2, L2, VN_CLASS_REDUCTION, "SUM-4", 18) row(SumSquare, SQUARES, VN_CLASS_REDUCTION, "SUM-4", 18) \
+                    row(LogSum, LOGSUM, VN_CLASS_REDUCTION, "SUM-5", 18) row(LogSumExp, LOGSUMEXP, VN_CLASS_REDUCTION, "SUM-5", 18)
 
 #define EVAL(name, kind, cls, claim, axes_since) \
     static vn_status_t eval_##name(vn_eval_t *e) { return eval_kind(e, kind); }
 KINDS(EVAL)
 
-#define ROWS(name, kind, cls, claim, axes_since)                                                                         \
-    {"", "Reduce" #name, 1, axes_since - 1, cls, VN_OP_PROPAGATES, claim, eval_##name, infer, kind},                     \
+#define ROWS(name, kind, cls, claim, axes_since)                                                     \
+    {"", "Reduce" #name, 1, axes_since - 1, cls, VN_OP_PROPAGATES, claim, eval_##name, infer, kind}, \
         {"", "Reduce" #name, axes_since, 0, cls, VN_OP_SHAPE_LIKE_1 | VN_OP_PROPAGATES, claim, eval_##name, infer, kind},
 static const vn_op_t rows[] = {KINDS(ROWS)};
 

@@ -56,10 +56,8 @@ static void nearest_range(void *ctx, int64_t begin, int64_t end) {
         }
         if (!j->r->either) continue;
         char *alt = (char *)j->r->either->data + (size_t)i * j->unit;
-        if (outside || ties == 0)
-            memcpy(alt, to, j->unit);
-        else
-            copy_unit(alt, (const char *)j->x->data + (size_t)other * j->unit, j->unit);
+        if (outside || ties == 0) memcpy(alt, to, j->unit);
+        else copy_unit(alt, (const char *)j->x->data + (size_t)other * j->unit, j->unit);
         if (ties > 1 && j->r->flags) j->r->flags[i] = VN_EL_VOID;
     }
 }
@@ -71,7 +69,8 @@ static vn_status_t nearest_axis(vn_eval_t *e, const vn_resize_plan_t *p, int d, 
     if (!t->at || !t->other) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t i = 0; i < a->out; ++i) {
         double dc, last = (double)(a->in - 1);
-        const double c = vn_resize_coordinate(p, a, i, &dc), k = vn_resize_nearest(p, a, c), lo = vn_resize_nearest(p, a, c - dc), hi = vn_resize_nearest(p, a, c + dc);
+        const double c = vn_resize_coordinate(p, a, i, &dc), k = vn_resize_nearest(p, a, c), lo = vn_resize_nearest(p, a, c - dc),
+                     hi = vn_resize_nearest(p, a, c + dc);
         const double other = lo != k ? lo : hi;
         if (a->identity) {
             t->at[i] = t->other[i] = i;
@@ -88,7 +87,8 @@ static vn_status_t nearest_axis(vn_eval_t *e, const vn_resize_plan_t *p, int d, 
 static vn_status_t nearest(vn_eval_t *e, const vn_resize_plan_t *p) {
     const vn_tensor_t *x = e->in[0].t;
     const int bits = vn_dtype_bits(x->dtype);
-    if (x->dtype == VN_STRING || bits < 8 || bits > 64) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "nearest resize of %s", vn_dtype_name(x->dtype));
+    if (x->dtype == VN_STRING || bits < 8 || bits > 64)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "nearest resize of %s", vn_dtype_name(x->dtype));
     VN_TRY(vn_out_exact(e, 0, x->dtype, p->rank, p->dims));
     nearest_t j = {.p = p, .x = x, .r = &e->out[0], .unit = (size_t)bits / 8};
     vn_status_t s = VN_OK;
@@ -102,10 +102,8 @@ static vn_status_t nearest(vn_eval_t *e, const vn_resize_plan_t *p) {
         vn_tensor_t *one = NULL;
         s = vn_tensor_new(x->dtype, 0, NULL, &one, e->err);
         if (s == VN_OK) {
-            if (vn_dtype_is_float(x->dtype))
-                vn_tensor_set_f64(one, 0, p->extrapolation);
-            else
-                vn_tensor_set_i64(one, 0, (int64_t)p->extrapolation);
+            if (vn_dtype_is_float(x->dtype)) vn_tensor_set_f64(one, 0, p->extrapolation);
+            else vn_tensor_set_i64(one, 0, (int64_t)p->extrapolation);
             memcpy(&j.fill, one->data, j.unit);
         }
         vn_tensor_free(one);
@@ -225,7 +223,8 @@ static void pass_range(void *ctx, int64_t begin, int64_t end) {
             } else {
                 const int n = p->mode == VN_RESIZE_CUBIC ? VN_CUBIC_WINDOW : VN_LINEAR_WINDOW, before = n / 2 - 1;
                 for (int q = 0; q < n; ++q) window[q] = sample_at(&s->from, base + clamp(k + q - before, a->in) * s->inner);
-                y = p->mode == VN_RESIZE_CUBIC ? vn_sample_cubic(&s->rule, c - whole, dc, window) : vn_sample_linear(&s->rule, c - whole, dc, window);
+                y = p->mode == VN_RESIZE_CUBIC ? vn_sample_cubic(&s->rule, c - whole, dc, window)
+                                               : vn_sample_linear(&s->rule, c - whole, dc, window);
             }
             if (edge) y.e += fabs(y.v - p->extrapolation) + y.e;
             if (extra) y = (vn_sample_t){.v = p->extrapolation, .e = edge ? y.e : 0};
@@ -257,7 +256,12 @@ static vn_status_t passes(vn_eval_t *e, const vn_resize_plan_t *p, bool bound, b
         const int d = p->rank - 1 - pick;
         const vn_resize_axis_t *a = &p->axis[d];
         if (a->identity) continue;
-        pass_t s = {.p = p, .a = a, .from = now, .outer = 1, .inner = 1, .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = p->a},
+        pass_t s = {.p = p,
+                    .a = a,
+                    .from = now,
+                    .outer = 1,
+                    .inner = 1,
+                    .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = p->a},
                     .weighted = p->exclude || (p->antialias && a->scale < 1)};
         for (int q = 0; q < d; ++q) s.outer *= dims[q];
         for (int q = d + 1; q < p->rank; ++q) s.inner *= dims[q];

@@ -46,8 +46,9 @@ static void tokens(void *ctx, int64_t begin, int64_t end) {
             if (m1 == 0 || m2 == 0) /* one product: a single rounding */
                 r->bound[at] = fmin(r->bound[at], u * (fabs(y) + doubt) + doubt + (y != 0 ? j->eta / 2 : 0));
             if (r->own) r->own[at] = 0x1p-51 * size;
-            if (r->var) r->var[at] = vn_node_variance(j->acc, m1) + vn_node_variance(j->acc, m2) + vn_node_variance(j->acc, y) +
-                                     (j->var ? w1 * w1 * j->var[a1] + w2 * w2 * j->var[a2] : 0);
+            if (r->var)
+                r->var[at] = vn_node_variance(j->acc, m1) + vn_node_variance(j->acc, m2) + vn_node_variance(j->acc, y) +
+                             (j->var ? w1 * w1 * j->var[a1] + w2 * w2 * j->var[a2] : 0);
         }
     }
 }
@@ -99,7 +100,8 @@ static vn_status_t positions(vn_eval_t *e, const rotary_t *j, int k_ids, int k_c
         return vn_eval_fail(e, VN_ERR_SHAPE, "caches must be [positions, %lld]", (long long)(j->rotated / 2));
     const int64_t n = j->batch * j->length;
     const bool start = ids->count == 1 && n != 1; /* contrib: one number, the position of the first token */
-    if (!start && ids->count != n) return vn_eval_fail(e, VN_ERR_SHAPE, "position_ids has %lld entries for %lld tokens", (long long)ids->count, (long long)n);
+    if (!start && ids->count != n)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "position_ids has %lld entries for %lld tokens", (long long)ids->count, (long long)n);
     *out = vn_alloc((size_t)n + 1, sizeof **out);
     if (!*out) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t i = 0; i < n; ++i) {
@@ -122,7 +124,8 @@ vn_status_t vn_eval_rotary(vn_eval_t *e) {
         for (int k = 1; k <= 2; ++k) {
             const vn_tensor_t *t = e->in[k].t;
             if (t->rank != 3 || t->dims[0] != j.batch || t->dims[1] != j.length || t->dims[2] != j.rotated / 2)
-                return vn_eval_fail(e, VN_ERR_SHAPE, "without position_ids, input %d must be [batch, length, %lld]", k, (long long)(j.rotated / 2));
+                return vn_eval_fail(e, VN_ERR_SHAPE, "without position_ids, input %d must be [batch, length, %lld]", k,
+                                    (long long)(j.rotated / 2));
         }
         return run(e, &j, 1, 2);
     }
@@ -140,7 +143,8 @@ vn_status_t vn_eval_rotary_contrib(vn_eval_t *e) {
     const vn_tensor_t *x = e->in[0].t, *c = e->in[2].t;
     if (vn_node_int(e->node, "is_packed_batching", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "packed batches");
     if (vn_node_float(e->node, "scale", 1) != 1) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a scale other than 1");
-    if (heads == 0 && x->rank == 3 && c->rank == 2 && c->dims[1] > 0) heads = x->dims[2] / (2 * c->dims[1]); /* full heads of twice the cache's width */
+    if (heads == 0 && x->rank == 3 && c->rank == 2 && c->dims[1] > 0)
+        heads = x->dims[2] / (2 * c->dims[1]); /* full heads of twice the cache's width */
     VN_TRY(shape(e, &j, heads));
     int64_t *ids = NULL;
     VN_TRY(positions(e, &j, 1, 2, 3, &ids));

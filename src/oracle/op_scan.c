@@ -111,10 +111,8 @@ static void product_row(scan_t *j, const vn_row_t *row) {
 
 static void on_row(void *ctx, const vn_row_t *row) {
     scan_t *j = ctx;
-    if (j->product)
-        product_row(j, row);
-    else
-        sum_row(j, row);
+    if (j->product) product_row(j, row);
+    else sum_row(j, row);
 }
 
 static vn_status_t eval_ints(vn_eval_t *e, const scan_t *j, const vn_rows_t *s) {
@@ -146,19 +144,31 @@ static vn_status_t eval(vn_eval_t *e, bool product) {
     vn_rows_t s;
     vn_rows_plan(x->rank, x->dims, along, &s);
     const vn_format_info_t *acc = vn_format_info(e->contract->accumulator);
-    scan_t j = {.e = e, .product = product, .exclusive = vn_node_int(e->node, "exclusive", 0) != 0, .reverse = vn_node_int(e->node, "reverse", 0) != 0,
-                .u = acc->u, .eta = acc->eta, .tau = acc->tau, .most = acc->max, .acc = e->contract->accumulator};
+    scan_t j = {.e = e,
+                .product = product,
+                .exclusive = vn_node_int(e->node, "exclusive", 0) != 0,
+                .reverse = vn_node_int(e->node, "reverse", 0) != 0,
+                .u = acc->u,
+                .eta = acc->eta,
+                .tau = acc->tau,
+                .most = acc->max,
+                .acc = e->contract->accumulator};
     if (!vn_dtype_is_float(x->dtype)) return eval_ints(e, &j, &s);
     VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, x->dims));
     vn_ref_t *r = &e->out[0];
     const bool bound = e->want >= VN_WANT_BOUND;
     if (x->dtype == VN_F64) VN_TRY(vn_out_lo(e, 0));
-    if (bound && e->contract->tier != VN_TIER_IEEE && !product && (j.exclusive || j.reverse)) VN_TRY(vn_out_wide(e, 0, "prefix-by-subtraction"));
+    if (bound && e->contract->tier != VN_TIER_IEEE && !product && (j.exclusive || j.reverse))
+        VN_TRY(vn_out_wide(e, 0, "prefix-by-subtraction"));
     const double *plane = vn_arg_f64(e, 0);
     double *flags = bound ? vn_alloc((size_t)(x->count ? x->count : 1), sizeof *flags) : NULL;
     if (!plane || (bound && !flags)) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-    vn_row_job_t job = {.shape = &s, .in = {plane, vn_arg_err(e, 0), e->in[0].var}, .out = {r->value, r->lo, r->bound, r->wide, r->var, flags},
-                        .work = 2, .fn = on_row, .ctx = &j};
+    vn_row_job_t job = {.shape = &s,
+                        .in = {plane, vn_arg_err(e, 0), e->in[0].var},
+                        .out = {r->value, r->lo, r->bound, r->wide, r->var, flags},
+                        .work = 2,
+                        .fn = on_row,
+                        .ctx = &j};
     vn_status_t st = vn_rows_run(e, &job);
     if (st == VN_OK && j.overflow) st = vn_out_flags(e, 0);
     for (int64_t i = 0; st == VN_OK && j.overflow && i < r->count; ++i)

@@ -173,7 +173,8 @@ static vn_status_t extremes(vn_eval_t *e, const targets_t *w) {
 static vn_status_t wrap_around(vn_eval_t *e, const targets_t *w) {
     const vn_tensor_t *t = e->in[0].t;
     if (!vn_dtype_is_int(t->dtype))
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "reduction '%s' of %s", vn_node_string(e->node, "reduction", ""), vn_dtype_name(t->dtype));
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "reduction '%s' of %s", vn_node_string(e->node, "reduction", ""),
+                            vn_dtype_name(t->dtype));
     int64_t *data = NULL, *updates = NULL;
     vn_status_t s = vn_move_i64(e, 0, &data);
     if (s == VN_OK) s = vn_move_i64(e, 2, &updates);
@@ -194,9 +195,10 @@ static vn_status_t wrap_around(vn_eval_t *e, const targets_t *w) {
 /* ---- floats: add and mul with bounds; every reduction of uncertain operands ---- */
 
 typedef struct planes {
-    double *low, *size, *squares, *nodes; /* compensation; sum |x| (add) or prod max(1,|x|) (mul); sum x^2; sum of ulp^2 / 12 of the partials */
+    double *low, *size, *squares,
+        *nodes; /* compensation; sum |x| (add) or prod max(1,|x|) (mul); sum x^2; sum of ulp^2 / 12 of the partials */
     int64_t *count;
-    const double *err, *var;              /* of the updates, NULL: exact */
+    const double *err, *var; /* of the updates, NULL: exact */
 } planes_t;
 
 static void absorb(vn_eval_t *e, const targets_t *w, planes_t *p, int64_t to, double u, double err, double var) {
@@ -309,9 +311,15 @@ static vn_status_t accumulate(vn_eval_t *e, const targets_t *w) {
     vn_ref_t *r = &e->out[0];
     /* Also where no bound is asked for: absorb() keeps its books there. */
     if (!r->bound && !(r->bound = vn_alloc(n, sizeof *r->bound))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-    planes_t p = {.low = vn_alloc(n, sizeof(double)), .size = vn_alloc(n, sizeof(double)), .squares = vn_alloc(n, sizeof(double)),
-                  .nodes = vn_alloc(n, sizeof(double)), .count = vn_alloc(n, sizeof *p.count), .err = e->in[2].err, .var = e->in[2].var};
-    vn_status_t s = p.low && p.size && p.squares && p.nodes && p.count ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %zu elements", n);
+    planes_t p = {.low = vn_alloc(n, sizeof(double)),
+                  .size = vn_alloc(n, sizeof(double)),
+                  .squares = vn_alloc(n, sizeof(double)),
+                  .nodes = vn_alloc(n, sizeof(double)),
+                  .count = vn_alloc(n, sizeof *p.count),
+                  .err = e->in[2].err,
+                  .var = e->in[2].var};
+    vn_status_t s =
+        p.low && p.size && p.squares && p.nodes && p.count ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %zu elements", n);
     for (int64_t i = 0; i < t->count && s == VN_OK; ++i) {
         r->value[i] = x[i];
         p.size[i] = w->how == HOW_MUL ? fmax(1, fabs(x[i])) : fabs(x[i]);
@@ -381,7 +389,8 @@ vn_status_t vn_move_scatter_elements(vn_eval_t *e) {
         return vn_eval_fail(e, VN_ERR_SHAPE, "indices and updates need one shape, of rank %d", t->rank);
     for (int k = 0; k < t->rank; ++k)
         if (k != axis && ix->dims[k] > t->dims[k])
-            return vn_eval_fail(e, VN_ERR_RANGE, "indices have %lld entries along axis %d, the data have %lld", (long long)ix->dims[k], k, (long long)t->dims[k]);
+            return vn_eval_fail(e, VN_ERR_RANGE, "indices have %lld entries along axis %d, the data have %lld", (long long)ix->dims[k], k,
+                                (long long)t->dims[k]);
     VN_TRY(vn_move_i64(e, 1, &index));
     w.runs = ix->count;
     w.at = vn_alloc((size_t)(w.runs ? w.runs : 1), sizeof *w.at);
@@ -411,7 +420,8 @@ vn_status_t vn_move_scatter_nd(vn_eval_t *e) {
     const vn_tensor_t *t = e->in[0].t, *ix = e->in[1].t, *u = e->in[2].t;
     if (t->rank < 1 || ix->rank < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "data and indices need rank 1 or more");
     const int64_t wide = ix->dims[ix->rank - 1];
-    if (wide < 0 || wide > t->rank) return vn_eval_fail(e, VN_ERR_SHAPE, "tuples of %lld indices into data of rank %d", (long long)wide, t->rank);
+    if (wide < 0 || wide > t->rank)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "tuples of %lld indices into data of rank %d", (long long)wide, t->rank);
     const int depth = (int)wide;
     bool fits = u->rank == ix->rank - 1 + t->rank - depth;
     for (int k = 0; fits && k < u->rank; ++k) fits = u->dims[k] == (k < ix->rank - 1 ? ix->dims[k] : t->dims[depth + k - (ix->rank - 1)]);
@@ -462,7 +472,8 @@ vn_status_t vn_move_tensor_scatter(vn_eval_t *e) {
     if (!circular && strcmp(mode, "linear")) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "mode '%s' is neither linear nor circular", mode);
     if (vn_has(e, 2)) {
         if (e->in[2].t && e->in[2].t->count != t->dims[0])
-            return vn_eval_fail(e, VN_ERR_SHAPE, "write_indices has %lld entries for a batch of %lld", (long long)e->in[2].t->count, (long long)t->dims[0]);
+            return vn_eval_fail(e, VN_ERR_SHAPE, "write_indices has %lld entries for a batch of %lld", (long long)e->in[2].t->count,
+                                (long long)t->dims[0]);
         VN_TRY(vn_move_i64(e, 2, &start));
     }
     const int64_t outer = vn_shape_product(t->dims, 0, axis), inner = vn_shape_product(t->dims, axis + 1, t->rank);
@@ -476,12 +487,13 @@ vn_status_t vn_move_tensor_scatter(vn_eval_t *e) {
         const int64_t from = start ? start[o / per_batch] : 0;
         const size_t row = (size_t)inner * vn_plain_size(past);
         if (from < 0 || (!circular && from > room - steps)) {
-            s = vn_eval_fail(e, VN_ERR_RANGE, "write_indices[%lld] = %lld: %lld entries do not fit a cache of %lld", (long long)(o / per_batch),
-                             (long long)from, (long long)steps, (long long)room);
+            s = vn_eval_fail(e, VN_ERR_RANGE, "write_indices[%lld] = %lld: %lld entries do not fit a cache of %lld",
+                             (long long)(o / per_batch), (long long)from, (long long)steps, (long long)room);
             break;
         }
         for (int64_t i = 0; i < steps; ++i)
-            memcpy((char *)all->data + (size_t)(o * room + (from % room + i) % room) * row, (const char *)update->data + (size_t)(o * steps + i) * row, row);
+            memcpy((char *)all->data + (size_t)(o * room + (from % room + i) % room) * row,
+                   (const char *)update->data + (size_t)(o * steps + i) * row, row);
     }
     if (s == VN_OK) {
         s = vn_plain_out(e, 0, t->dtype, all);

@@ -22,7 +22,8 @@ static vn_status_t position_of(vn_eval_t *e, int k, int64_t n, int64_t extra, in
     *at = fallback;
     if (vn_has(e, k)) {
         VN_TRY(vn_move_scalar(e, k, at));
-        if (*at < -n || *at >= n + extra) return vn_eval_fail(e, VN_ERR_RANGE, "position %lld in a sequence of %lld", (long long)*at, (long long)n);
+        if (*at < -n || *at >= n + extra)
+            return vn_eval_fail(e, VN_ERR_RANGE, "position %lld in a sequence of %lld", (long long)*at, (long long)n);
         if (*at < 0) *at += n;
     }
     if (*at < 0 || *at >= n + extra) return vn_eval_fail(e, VN_ERR_RANGE, "the sequence is empty");
@@ -36,7 +37,8 @@ vn_status_t vn_move_sequence_construct(vn_eval_t *e) {
     for (int k = 0; k < e->n_in && s == VN_OK; ++k) {
         s = vn_move_need(e, k);
         if (s == VN_OK && e->in[k].t->dtype != e->in[0].t->dtype)
-            s = vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s, input 0 is %s", k, vn_dtype_name(e->in[k].t->dtype), vn_dtype_name(e->in[0].t->dtype));
+            s = vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s, input 0 is %s", k, vn_dtype_name(e->in[k].t->dtype),
+                             vn_dtype_name(e->in[0].t->dtype));
         if (s == VN_OK && !(items[k] = vn_move_value(&e->in[k]))) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     }
     if (s == VN_OK) s = give_list(e, VN_VALUE_SEQUENCE, e->n_in ? e->in[0].t->dtype : VN_F32, items, e->n_in);

@@ -12,8 +12,8 @@
 
 #include "oracle/softmax.h"
 
-enum { X, ERR, XVAR };                  /* in planes */
-enum { Y, BOUND, WIDE, VAR, OWN };      /* out planes */
+enum { X, ERR, XVAR };             /* in planes */
+enum { Y, BOUND, WIDE, VAR, OWN }; /* out planes */
 
 typedef struct job {
     vn_eval_t *e;
@@ -52,7 +52,8 @@ static void bounds(const job_t *j, const vn_row_t *row, const vn_exp_row_t *r, c
             const double b = y * ((1 + wrong[k]) * (1 + u) * (1 + u) / (1 - r->spread) - 1) + 2 * j->tau + j->model.eta_mid;
             out[k] = b < 1 ? b : INFINITY;
         } else {
-            const double d = fabs(x[k] - r->max), dx = err ? err[k] : 0, part = rounded_lse ? f * (1 + u) + u * lse : u * (d + dx + r->shift) + f;
+            const double d = fabs(x[k] - r->max), dx = err ? err[k] : 0,
+                         part = rounded_lse ? f * (1 + u) + u * lse : u * (d + dx + r->shift) + f;
             out[k] = y == -INFINITY ? 0 : (part + dx + j->model.u_mid * log_l) * (1 + u) + u * fabs(y);
         }
     }
@@ -65,12 +66,12 @@ static void variances(const job_t *j, const vn_row_t *row, const vn_exp_row_t *r
     const double log_ulp = vn_ulp(j->acc, log(l));
     for (int64_t k = 0; k < row->n; ++k) {
         const double p = w[k] / l, own = s2[k] + (row->in[XVAR] ? row->in[XVAR][k] : 0), y = row->out[Y][k];
-        if (j->kind == VN_SOFTMAX)
-            row->out[VAR][k] = p * p * fmax(own * (1 - 2 * p) + common + carried, 0) + vn_node_variance(j->acc, y);
+        if (j->kind == VN_SOFTMAX) row->out[VAR][k] = p * p * fmax(own * (1 - 2 * p) + common + carried, 0) + vn_node_variance(j->acc, y);
         else
-            row->out[VAR][k] = isfinite(y) ? common + carried + 0.12 * log_ulp * log_ulp + vn_node_variance(j->acc, row->in[X][k] - r->max) +
-                                                 vn_node_variance(j->acc, y) + (row->in[XVAR] ? row->in[XVAR][k] * (1 - 2 * p) : 0)
-                                           : 0;
+            row->out[VAR][k] = isfinite(y)
+                                   ? common + carried + 0.12 * log_ulp * log_ulp + vn_node_variance(j->acc, row->in[X][k] - r->max) +
+                                         vn_node_variance(j->acc, y) + (row->in[XVAR] ? row->in[XVAR][k] * (1 - 2 * p) : 0)
+                                   : 0;
     }
 }
 
@@ -108,9 +109,15 @@ static void on_row(void *ctx, const vn_row_t *row) {
 }
 
 vn_status_t vn_softmax_rows(vn_eval_t *e, vn_softmax_kind_t kind, const vn_rows_t *s, vn_softmax_planes_t *p) {
-    job_t j = {.e = e, .kind = kind, .model = vn_exp_model(e), .acc = e->contract->accumulator, .u = vn_u(e), .tau = vn_tau(e),
+    job_t j = {.e = e,
+               .kind = kind,
+               .model = vn_exp_model(e),
+               .acc = e->contract->accumulator,
+               .u = vn_u(e),
+               .tau = vn_tau(e),
                .log_t = vn_budget(e, "log")};
-    vn_row_job_t job = {.shape = s, .in = {p->x, p->err, p->x_var}, .out = {p->y, p->bound, p->wide, p->var, p->own}, .work = 2, .fn = on_row, .ctx = &j};
+    vn_row_job_t job = {
+        .shape = s, .in = {p->x, p->err, p->x_var}, .out = {p->y, p->bound, p->wide, p->var, p->own}, .work = 2, .fn = on_row, .ctx = &j};
     VN_TRY(vn_rows_run(e, &job));
     p->open = j.open;
     return VN_OK;
@@ -180,8 +187,14 @@ static vn_status_t eval(vn_eval_t *e, vn_softmax_kind_t kind) {
     if (e->want >= VN_WANT_BOUND && (kind == VN_LOG_SOFTMAX || x->dtype == VN_F64)) VN_TRY(vn_out_own(e, 0));
     const double *plane = vn_arg_f64(e, 0);
     if (!plane) return VN_ERR_NOMEM;
-    vn_softmax_planes_t p = {.x = plane, .err = vn_arg_err(e, 0), .x_var = e->in[0].var, .y = r->value, .bound = r->bound, .wide = r->wide,
-                             .var = r->var, .own = r->own};
+    vn_softmax_planes_t p = {.x = plane,
+                             .err = vn_arg_err(e, 0),
+                             .x_var = e->in[0].var,
+                             .y = r->value,
+                             .bound = r->bound,
+                             .wide = r->wide,
+                             .var = r->var,
+                             .own = r->own};
     VN_TRY(vn_softmax_rows(e, kind, &s, &p));
     r->terms = s.n;
     return p.open ? reading_masked(e, kind, &s) : VN_OK;

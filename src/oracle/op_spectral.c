@@ -15,14 +15,14 @@ typedef struct spectrum {
     vn_eval_t *e;
     const vn_fourier_t *f;
     const double *x, *window;
-    int64_t n;        /* transform length */
-    int64_t given;    /* samples present */
-    int64_t step;     /* between samples, in complex units */
+    int64_t n;     /* transform length */
+    int64_t given; /* samples present */
+    int64_t step;  /* between samples, in complex units */
     int in_parts, out_parts;
     bool inverse, half_in;
-    int64_t bins;     /* outputs kept */
+    int64_t bins; /* outputs kept */
     int64_t out_step;
-    int failed;       /* atomic */
+    int failed; /* atomic */
     int64_t (*source)(const struct spectrum *s, int64_t row);
     int64_t (*target)(const struct spectrum *s, int64_t row);
     int64_t inner, rows_per_sample, hop, length; /* for source and target */
@@ -49,7 +49,8 @@ static void put(const spectrum_t *s, int64_t at, double y, double S, double Q, d
     const double u = vn_u(s->e), n = (double)s->n, scale = s->inverse ? 1 / n : 1;
     r->value[at] = y * scale;
     if (!r->bound || !isfinite(y)) return;
-    r->bound[at] = (vn_gamma(n + 5, u) * S + 16 * ceil(log2(4 * n)) * u * sqrt(n * Q) + n * vn_eta(s->e)) * scale + (s->inverse ? 2 * u * fabs(y * scale) : 0);
+    r->bound[at] = (vn_gamma(n + 5, u) * S + 16 * ceil(log2(4 * n)) * u * sqrt(n * Q) + n * vn_eta(s->e)) * scale +
+                   (s->inverse ? 2 * u * fabs(y * scale) : 0);
     if (r->own) r->own[at] = (vn_fourier_gain(s->f) + 2) * 0x1p-53 * S * scale;
     if (r->var) r->var[at] = scale * scale * (0.18 * u * u * ((n + 1) * (Q / 6 + energy / 3) + 2 * Q));
 }
@@ -110,9 +111,11 @@ static vn_status_t plan(vn_eval_t *e, dft_t *d) {
     int64_t axis = e->version < 20 ? vn_node_int(e->node, "axis", 1) : -2;
     if (e->version >= 20 && vn_has(e, 2)) VN_TRY(scalar(e, 2, &axis));
     VN_TRY(vn_eval_axis(e, axis, x->rank, &d->axis));
-    if (x->rank < 2 || d->axis == x->rank - 1) return vn_eval_fail(e, VN_ERR_RANGE, "axis %lld is the axis of real and imaginary parts", (long long)axis);
+    if (x->rank < 2 || d->axis == x->rank - 1)
+        return vn_eval_fail(e, VN_ERR_RANGE, "axis %lld is the axis of real and imaginary parts", (long long)axis);
     d->parts = (int)x->dims[x->rank - 1];
-    if (d->parts != 1 && d->parts != 2) return vn_eval_fail(e, VN_ERR_SHAPE, "the last dimension is %d, not 1 (real) or 2 (complex)", d->parts);
+    if (d->parts != 1 && d->parts != 2)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the last dimension is %d, not 1 (real) or 2 (complex)", d->parts);
     d->inverse = vn_node_int(e->node, "inverse", 0) != 0;
     d->onesided = vn_node_int(e->node, "onesided", 0) != 0;
     const bool to_real = d->inverse && d->onesided;
@@ -145,8 +148,18 @@ vn_status_t vn_eval_dft(vn_eval_t *e) {
     const vn_tensor_t *x = e->in[0].t;
     VN_TRY(plan(e, &d));
     VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, d.dims));
-    spectrum_t s = {.x = vn_arg_f64(e, 0), .n = d.n, .given = x->dims[d.axis], .in_parts = d.parts, .out_parts = d.out_parts, .inverse = d.inverse,
-                    .half_in = d.inverse && d.onesided, .bins = d.bins, .inner = 1, .length = x->dims[d.axis], .source = dft_source, .target = dft_target};
+    spectrum_t s = {.x = vn_arg_f64(e, 0),
+                    .n = d.n,
+                    .given = x->dims[d.axis],
+                    .in_parts = d.parts,
+                    .out_parts = d.out_parts,
+                    .inverse = d.inverse,
+                    .half_in = d.inverse && d.onesided,
+                    .bins = d.bins,
+                    .inner = 1,
+                    .length = x->dims[d.axis],
+                    .source = dft_source,
+                    .target = dft_target};
     if (!s.x) return VN_ERR_NOMEM;
     int64_t rows = 1;
     for (int k = 0; k < x->rank - 1; ++k) {
@@ -160,7 +173,9 @@ vn_status_t vn_eval_dft(vn_eval_t *e) {
 
 /* ---- STFT ---- */
 
-static int64_t stft_source(const spectrum_t *s, int64_t row) { return row / s->rows_per_sample * s->length + row % s->rows_per_sample * s->hop; }
+static int64_t stft_source(const spectrum_t *s, int64_t row) {
+    return row / s->rows_per_sample * s->length + row % s->rows_per_sample * s->hop;
+}
 static int64_t stft_target(const spectrum_t *s, int64_t row) { return row * s->bins; }
 
 typedef struct stft {
@@ -171,7 +186,8 @@ typedef struct stft {
 static vn_status_t stft_plan(vn_eval_t *e, stft_t *p) {
     const vn_tensor_t *x = e->in[0].t;
     p->parts = x->rank == 3 && x->dims[2] < 3 ? (int)x->dims[2] : x->rank == 2 ? 1 : 0;
-    if ((x->rank != 3 && x->rank != 2) || (p->parts != 1 && p->parts != 2)) return vn_eval_fail(e, VN_ERR_SHAPE, "the signal must be [batch, length, 1 or 2]");
+    if ((x->rank != 3 && x->rank != 2) || (p->parts != 1 && p->parts != 2))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "the signal must be [batch, length, 1 or 2]");
     const bool onesided = vn_node_int(e->node, "onesided", 1) != 0;
     p->n = x->dims[1];
     VN_TRY(scalar(e, 1, &p->hop));
@@ -180,7 +196,8 @@ static vn_status_t stft_plan(vn_eval_t *e, stft_t *p) {
     if (vn_has(e, 2) && e->in[2].t->count != p->n)
         return vn_eval_fail(e, VN_ERR_SHAPE, "the window has %lld samples, a frame %lld", (long long)e->in[2].t->count, (long long)p->n);
     if (p->hop < 1 || p->n < 1 || p->n > x->dims[1])
-        return vn_eval_fail(e, VN_ERR_RANGE, "frames of %lld every %lld of a signal of %lld", (long long)p->n, (long long)p->hop, (long long)x->dims[1]);
+        return vn_eval_fail(e, VN_ERR_RANGE, "frames of %lld every %lld of a signal of %lld", (long long)p->n, (long long)p->hop,
+                            (long long)x->dims[1]);
     if (onesided && p->parts == 2) return vn_eval_fail(e, VN_ERR_SHAPE, "onesided needs a real signal");
     p->frames = (x->dims[1] - p->n) / p->hop + 1;
     p->bins = onesided ? p->n / 2 + 1 : p->n;
@@ -201,15 +218,31 @@ vn_status_t vn_eval_stft(vn_eval_t *e) {
     stft_t p;
     VN_TRY(stft_plan(e, &p));
     VN_TRY(vn_out_float(e, 0, x->dtype, 4, p.dims));
-    spectrum_t s = {.x = vn_arg_f64(e, 0), .window = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL, .n = p.n, .given = p.n, .step = 1, .in_parts = p.parts,
-                    .out_parts = 2, .bins = p.bins, .out_step = 1, .rows_per_sample = p.frames, .hop = p.hop, .length = x->dims[1], .source = stft_source,
+    spectrum_t s = {.x = vn_arg_f64(e, 0),
+                    .window = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL,
+                    .n = p.n,
+                    .given = p.n,
+                    .step = 1,
+                    .in_parts = p.parts,
+                    .out_parts = 2,
+                    .bins = p.bins,
+                    .out_step = 1,
+                    .rows_per_sample = p.frames,
+                    .hop = p.hop,
+                    .length = x->dims[1],
+                    .source = stft_source,
                     .target = stft_target};
     if (!s.x || (vn_has(e, 2) && !s.window)) return VN_ERR_NOMEM;
     return transform(e, &s, x->dims[0] * p.frames);
 }
 
-enum { S1 = VN_OP_SHAPE_LIKE_1, S12 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2, S13 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_3,
-       S0 = VN_OP_SHAPE_LIKE_0, ALL = VN_OP_SHAPE_LIKE_0 | VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2 | VN_OP_SHAPE_LIKE_3 | VN_OP_SHAPE_LIKE_4 };
+enum {
+    S1 = VN_OP_SHAPE_LIKE_1,
+    S12 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2,
+    S13 = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_3,
+    S0 = VN_OP_SHAPE_LIKE_0,
+    ALL = VN_OP_SHAPE_LIKE_0 | VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2 | VN_OP_SHAPE_LIKE_3 | VN_OP_SHAPE_LIKE_4
+};
 static const vn_op_t rows[] = {
     {"", "DFT", 17, 19, VN_CLASS_COMPOSITE, S1, "SPECTRAL-1", vn_eval_dft, vn_infer_dft, 0},
     {"", "DFT", 20, 0, VN_CLASS_COMPOSITE, S12, "SPECTRAL-1", vn_eval_dft, vn_infer_dft, 0},

@@ -100,7 +100,8 @@ static vn_status_t group_rows(vn_eval_t *e, const table_t *t, bool sorted, group
     const size_t n = (size_t)(t->rows ? t->rows : 1);
     *g = (groups_t){.first = vn_alloc(n, 8), .count = vn_alloc(n, 8), .inverse = vn_alloc(n, 8)};
     int64_t *order = vn_alloc(n, 8), *rank = vn_alloc(n, 8); /* rank: group by first row -> place in the result */
-    vn_status_t s = g->first && g->count && g->inverse && order && rank ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %zu rows", n);
+    vn_status_t s =
+        g->first && g->count && g->inverse && order && rank ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %zu rows", n);
     if (s == VN_OK) {
         for (int64_t i = 0; i < t->rows; ++i) order[i] = i;
         qsort_r(order, (size_t)t->rows, sizeof *order, by_row, (void *)(uintptr_t)t);
@@ -141,7 +142,8 @@ static vn_status_t results(vn_eval_t *e, const table_t *t, const groups_t *g, in
         const size_t run = (size_t)t->inner * vn_plain_size(plain);
         for (int64_t o = 0; o < t->outer; ++o)
             for (int64_t i = 0; i < g->n; ++i)
-                memcpy((char *)all->data + (size_t)(o * g->n + i) * run, (const char *)plain->data + (size_t)(o * t->rows + g->first[i]) * run, run);
+                memcpy((char *)all->data + (size_t)(o * g->n + i) * run,
+                       (const char *)plain->data + (size_t)(o * t->rows + g->first[i]) * run, run);
     }
     if (s == VN_OK) s = vn_plain_seal(e, x->dtype, all, &out[0]);
     if (s == VN_OK) s = int_list(e, g->n, g->first, &out[1]);
@@ -157,7 +159,8 @@ static vn_status_t complex_keys(vn_eval_t *e, uint64_t **out) {
     const int64_t n = 2 * t->count;
     vn_tensor_t *parts;
     *out = NULL;
-    VN_TRY(vn_tensor_wrap(t->dtype == VN_C64 ? VN_F32 : VN_F64, 1, &n, t->data, (size_t)n * (t->dtype == VN_C64 ? 4 : 8), NULL, NULL, &parts, e->err));
+    VN_TRY(vn_tensor_wrap(t->dtype == VN_C64 ? VN_F32 : VN_F64, 1, &n, t->data, (size_t)n * (t->dtype == VN_C64 ? 4 : 8), NULL, NULL,
+                          &parts, e->err));
     vn_arg_t arg = {.t = parts};
     vn_eval_t sub = *e;
     sub.in = &arg;

@@ -65,7 +65,8 @@ vn_status_t vn_eval_window(vn_eval_t *e) {
     if (size < 0 || size > INT64_C(1) << 40) return vn_eval_fail(e, VN_ERR_RANGE, "a window of %lld samples", (long long)size);
     VN_TRY(output(e, 1, &size, &type));
     const int64_t period = vn_node_int(e->node, "periodic", 1) ? size : size - 1;
-    const double a0 = forms[form].a0, a1 = forms[form].a1, a2 = forms[form].a2, u = vn_u(e), t = vn_budget(e, "cos"), pi2 = 6.283185307179586;
+    const double a0 = forms[form].a0, a1 = forms[form].a1, a2 = forms[form].a2, u = vn_u(e), t = vn_budget(e, "cos"),
+                 pi2 = 6.283185307179586;
     vn_ref_t *r = &e->out[0];
     for (int64_t i = 0; i < size; ++i) {
         const double theta = pi2 * (double)i / (double)period, half = sin(theta / 2);
@@ -85,7 +86,8 @@ typedef struct edge {
 } edge_t;
 
 static edge_t edge_at(double hertz, int64_t length, int64_t rate) {
-    const double v = (double)(length + 1) * hertz / (double)rate, b = floor(v + 0x1p-16 * fmax(fabs(v), 1)), a = floor(v - 0x1p-16 * fmax(fabs(v), 1));
+    const double v = (double)(length + 1) * hertz / (double)rate, b = floor(v + 0x1p-16 * fmax(fabs(v), 1)),
+                 a = floor(v - 0x1p-16 * fmax(fabs(v), 1));
     return (edge_t){.bin = (int64_t)floor(v), .open = a != b};
 }
 
@@ -97,8 +99,10 @@ vn_status_t vn_eval_mel(vn_eval_t *e) {
     VN_TRY(scalar(e, 2, &rate));
     if (bands < 1 || length < 1 || rate < 1 || bands > 1 << 24 || length > INT64_C(1) << 40)
         return vn_eval_fail(e, VN_ERR_RANGE, "%lld bands, length %lld, rate %lld", (long long)bands, (long long)length, (long long)rate);
-    if (!e->in[3].t->data || !e->in[4].t->data || e->in[3].t->count != 1 || e->in[4].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "inputs 3 and 4 must be numbers");
-    const double low = 2595 * log10(1 + vn_tensor_get_f64(e->in[3].t, 0) / 700), high = 2595 * log10(1 + vn_tensor_get_f64(e->in[4].t, 0) / 700);
+    if (!e->in[3].t->data || !e->in[4].t->data || e->in[3].t->count != 1 || e->in[4].t->count != 1)
+        return vn_eval_fail(e, VN_ERR_SHAPE, "inputs 3 and 4 must be numbers");
+    const double low = 2595 * log10(1 + vn_tensor_get_f64(e->in[3].t, 0) / 700),
+                 high = 2595 * log10(1 + vn_tensor_get_f64(e->in[4].t, 0) / 700);
     const int64_t bins = length / 2 + 1, dims[2] = {bins, bands};
     if (!(high >= low) || !isfinite(high)) return vn_eval_fail(e, VN_ERR_RANGE, "edges of %g and %g mel", low, high);
     VN_TRY(output(e, 2, dims, &type));
@@ -120,7 +124,8 @@ vn_status_t vn_eval_mel(vn_eval_t *e) {
             r->value[k * bands + i] = v;
             if (r->bound) r->bound[k * bands + i] = vn_u(e) * v;
         }
-        for (int64_t k = 0; k < bins && (edges[i].open || edges[i + 1].open || edges[i + 2].open); ++k) r->flags[k * bands + i] = VN_EL_VOID;
+        for (int64_t k = 0; k < bins && (edges[i].open || edges[i + 1].open || edges[i + 2].open); ++k)
+            r->flags[k * bands + i] = VN_EL_VOID;
     }
     vn_free(edges);
     return vn_dtype_is_float(type) ? VN_OK : cut(e, type);

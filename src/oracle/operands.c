@@ -32,7 +32,8 @@ vn_status_t vn_arg_ints(vn_eval_t *e, int k, int64_t *out, int max, int *n) {
     *n = 0;
     if (!t || !t->data) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "input %d decides the shape and is not known", k);
     if (t->rank > 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input %d must be a scalar or one-dimensional", k);
-    if (t->count > max) return vn_eval_fail(e, VN_ERR_RANGE, "input %d has %lld entries, at most %d make sense", k, (long long)t->count, max);
+    if (t->count > max)
+        return vn_eval_fail(e, VN_ERR_RANGE, "input %d has %lld entries, at most %d make sense", k, (long long)t->count, max);
     for (int64_t i = 0; i < t->count; ++i) out[i] = vn_tensor_get_i64(t, i);
     *n = (int)t->count;
     return VN_OK;

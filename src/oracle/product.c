@@ -153,7 +153,8 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
                         .mag_unscale = 1,
                         .sq_unscale = 1,
                         .var_scale = 1,
-                        .extra_rel = vn_in_region(e) ? 2 : 0, /* a factor after the sum may have been multiplied into either operand: REGION-2 */
+                        .extra_rel =
+                            vn_in_region(e) ? 2 : 0, /* a factor after the sum may have been multiplied into either operand: REGION-2 */
                         .depth = depth};
     *a = *b = (vn_factor_t){0};
     out->terms = depth + (bias ? 1 : 0);

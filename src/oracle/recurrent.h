@@ -16,8 +16,17 @@ typedef struct vn_gate_rule {
 } vn_gate_rule_t;
 
 typedef enum vn_gate_kind {
-    VN_GATE_RELU, VN_GATE_TANH, VN_GATE_SIGMOID, VN_GATE_AFFINE, VN_GATE_LEAKY, VN_GATE_THRESHOLDED, VN_GATE_SCALED_TANH, VN_GATE_HARD_SIGMOID,
-    VN_GATE_ELU, VN_GATE_SOFTSIGN, VN_GATE_SOFTPLUS
+    VN_GATE_RELU,
+    VN_GATE_TANH,
+    VN_GATE_SIGMOID,
+    VN_GATE_AFFINE,
+    VN_GATE_LEAKY,
+    VN_GATE_THRESHOLDED,
+    VN_GATE_SCALED_TANH,
+    VN_GATE_HARD_SIGMOID,
+    VN_GATE_ELU,
+    VN_GATE_SOFTSIGN,
+    VN_GATE_SOFTPLUS
 } vn_gate_kind_t;
 
 typedef struct vn_gate {
@@ -39,23 +48,23 @@ enum { VN_RNN_GATES = 4 };
 /** One direction. Planes are f64, in the standard's layout 0. */
 typedef struct vn_rnn_layer {
     vn_eval_t *e;
-    char kind;                  /* 'R', 'G', 'L' */
-    int gates;                  /* 1, 3, 4 */
+    char kind; /* 'R', 'G', 'L' */
+    int gates; /* 1, 3, 4 */
     int64_t steps, batch, in, hidden;
-    const double *x, *x_err;    /* [steps, batch, in] */
-    const double *w, *r;        /* [gates*hidden, in], [gates*hidden, hidden] */
-    bool w_turned;              /* w, r stored as [in, gates*hidden], [hidden, gates*hidden] */
-    const double *wb, *rb;      /* [gates*hidden] each, or NULL */
-    const double *peep;         /* [3*hidden] i o f, or NULL */
-    const double *h0, *c0;      /* [batch, hidden] or NULL */
-    const double *given;        /* [steps, batch, hidden] states that were returned, or NULL: each step starts from them (claim RNN-3) */
-    double u_given, eta_given;  /* rounding that stands between a returned state and the one that was used, 0 if none */
-    const int64_t *lens;        /* [batch] */
+    const double *x, *x_err;   /* [steps, batch, in] */
+    const double *w, *r;       /* [gates*hidden, in], [gates*hidden, hidden] */
+    bool w_turned;             /* w, r stored as [in, gates*hidden], [hidden, gates*hidden] */
+    const double *wb, *rb;     /* [gates*hidden] each, or NULL */
+    const double *peep;        /* [3*hidden] i o f, or NULL */
+    const double *h0, *c0;     /* [batch, hidden] or NULL */
+    const double *given;       /* [steps, batch, hidden] states that were returned, or NULL: each step starts from them (claim RNN-3) */
+    double u_given, eta_given; /* rounding that stands between a returned state and the one that was used, 0 if none */
+    const int64_t *lens;       /* [batch] */
     bool reverse, linear_before_reset, input_forget;
-    vn_gate_t gate[3];          /* f, g, h */
+    vn_gate_t gate[3]; /* f, g, h */
     vn_gate_rule_t rule;
-    double u_state, eta_state;  /* rounding of a stored hidden state, 0 if it is kept in the accumulator */
-    vn_format_t h_format;       /* operands are rounded to it; NONE: not */
+    double u_state, eta_state;       /* rounding of a stored hidden state, 0 if it is kept in the accumulator */
+    vn_format_t h_format;            /* operands are rounded to it; NONE: not */
     double quantised_x, quantised_h; /* half steps of dynamic quantisation of operands (second tier); 0 = none */
     bool bound, variance;
     /* results, filled: y[t*batch*hidden..] in original time order (may be NULL), last h and c */

@@ -131,7 +131,8 @@ vn_tri_t vn_gate_apply(const vn_gate_t *g, const vn_gate_rule_t *r, vn_tri_t in)
 
 vn_tri_t vn_tri_mul(double u, double eta, vn_tri_t a, vn_tri_t b) {
     const double y = a.v * b.v, carried = fabs(a.v) * b.e + fabs(b.v) * a.e + a.e * b.e;
-    return (vn_tri_t){.v = y, .e = carried + u * (fabs(y) + carried) + eta / 2, .s = a.v * a.v * b.s + b.v * b.v * a.s + 0.18 * u * u * y * y};
+    return (vn_tri_t){
+        .v = y, .e = carried + u * (fabs(y) + carried) + eta / 2, .s = a.v * a.v * b.s + b.v * b.v * a.s + 0.18 * u * u * y * y};
 }
 
 vn_tri_t vn_tri_add(double u, vn_tri_t a, vn_tri_t b) {

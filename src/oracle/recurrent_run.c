@@ -22,12 +22,12 @@ enum { COLUMNS = 256 };
 
 typedef struct state {
     vn_rnn_layer_t *l;
-    int64_t width;       /* gates * hidden */
-    planes_t xw, hr, rh; /* [steps*batch, width], [batch, width], [batch, hidden] of the reset state (GRU) */
-    double *r_tiles;     /* tiles of COLUMNS columns, each [hidden, COLUMNS]: a step streams the weights once, front to back */
+    int64_t width;                  /* gates * hidden */
+    planes_t xw, hr, rh;            /* [steps*batch, width], [batch, width], [batch, hidden] of the reset state (GRU) */
+    double *r_tiles;                /* tiles of COLUMNS columns, each [hidden, COLUMNS]: a step streams the weights once, front to back */
     double *hv, *ha, *he, *hq, *hs; /* operand planes of a step */
-    vn_tri_t *z;         /* [hidden] scratch: reset gate */
-    vn_tri_t *reset, *update; /* [batch*hidden] */
+    vn_tri_t *z;                    /* [hidden] scratch: reset gate */
+    vn_tri_t *reset, *update;       /* [batch*hidden] */
 } state_t;
 
 static bool planes_new(planes_t *p, size_t n, bool bound, bool variance) {
@@ -53,12 +53,11 @@ static double *mapped(const double *x, int64_t n, bool square) {
 }
 
 /* out (columns of it) = plane [m, k] times columns [first, first + n) of the weights. */
-static void multiply(const vn_rnn_layer_t *l, int64_t m, int64_t n, int64_t k, const double *a, const double *w, int64_t first, double *out, int64_t ld) {
+static void multiply(const vn_rnn_layer_t *l, int64_t m, int64_t n, int64_t k, const double *a, const double *w, int64_t first, double *out,
+                     int64_t ld) {
     const int64_t width = l->gates * l->hidden;
-    if (l->w_turned)
-        vn_dgemm(m, n, k, a, k, false, w + first, width, false, out, ld, false);
-    else
-        vn_dgemm(m, n, k, a, k, false, w + first * k, k, true, out, ld, false);
+    if (l->w_turned) vn_dgemm(m, n, k, a, k, false, w + first, width, false, out, ld, false);
+    else vn_dgemm(m, n, k, a, k, false, w + first * k, k, true, out, ld, false);
 }
 
 static vn_status_t inputs(state_t *s) {
@@ -79,10 +78,8 @@ static vn_status_t inputs(state_t *s) {
     vn_free(x_abs);
     if (st != VN_OK || !l->variance) return st;
     double *w_sq = mapped(l->w, n * k, true), *x_sq = mapped(l->x, rows * k, true);
-    if (w_sq && x_sq)
-        multiply(l, rows, n, k, x_sq, w_sq, 0, s->xw.q, n);
-    else
-        st = vn_eval_fail(l->e, VN_ERR_NOMEM, "no memory");
+    if (w_sq && x_sq) multiply(l, rows, n, k, x_sq, w_sq, 0, s->xw.q, n);
+    else st = vn_eval_fail(l->e, VN_ERR_NOMEM, "no memory");
     vn_free(w_sq);
     vn_free(x_sq);
     return st;
@@ -139,12 +136,14 @@ typedef struct recurrence {
 static void recur_tile(const recurrence_t *c, int64_t tile) {
     const state_t *s = c->s;
     const vn_rnn_layer_t *l = s->l;
-    const int64_t start = tile * COLUMNS, last = c->first + c->n, begin = start > c->first ? start : c->first, end = start + COLUMNS < last ? start + COLUMNS : last;
+    const int64_t start = tile * COLUMNS, last = c->first + c->n, begin = start > c->first ? start : c->first,
+                  end = start + COLUMNS < last ? start + COLUMNS : last;
     const int64_t n = end - begin;
     const double *weights = s->r_tiles + start * l->hidden + (begin - start);
     for (int64_t b = 0; b < l->batch; ++b) {
         const int64_t at = b * c->ld + begin - c->first;
-        double *const planes[] = {c->out->v, l->bound ? c->out->a : NULL, l->bound ? c->out->e : NULL, l->variance ? c->out->q : NULL, l->variance ? c->out->s : NULL};
+        double *const planes[] = {c->out->v, l->bound ? c->out->a : NULL, l->bound ? c->out->e : NULL, l->variance ? c->out->q : NULL,
+                                  l->variance ? c->out->s : NULL};
         for (int p = 0; p < 5; ++p)
             if (planes[p]) memset(planes[p] + at, 0, (size_t)n * sizeof(double));
         for (int64_t k = 0; k < l->hidden; ++k) {
@@ -231,7 +230,8 @@ static vn_tri_t stored(const vn_rnn_layer_t *l, vn_tri_t h) {
 }
 
 static void rnn_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
-    for (int64_t k = 0; k < s->l->hidden; ++k) h[k] = stored(s->l, vn_gate_apply(&s->l->gate[0], &s->l->rule, argument(s, t, b, 0, k, true, NULL)));
+    for (int64_t k = 0; k < s->l->hidden; ++k)
+        h[k] = stored(s->l, vn_gate_apply(&s->l->gate[0], &s->l->rule, argument(s, t, b, 0, k, true, NULL)));
 }
 
 static void lstm_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri_t *c) {
@@ -269,8 +269,8 @@ static void gru_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
         const double rb = l->rb ? l->rb[at] : 0;
         const planes_t *p = l->linear_before_reset ? &s->hr : &s->rh;
         const int64_t i = l->linear_before_reset ? b * s->width + at : from;
-        rest = sum(l, (double)l->hidden + 1, p->v[i] + rb, l->bound ? p->a[i] + fabs(rb) : 0, l->variance ? p->q[i] + rb * rb : 0, l->bound ? p->e[i] : 0,
-                   l->variance ? p->s[i] : 0);
+        rest = sum(l, (double)l->hidden + 1, p->v[i] + rb, l->bound ? p->a[i] + fabs(rb) : 0, l->variance ? p->q[i] + rb * rb : 0,
+                   l->bound ? p->e[i] : 0, l->variance ? p->s[i] : 0);
         if (l->linear_before_reset) rest = vn_tri_mul(u, eta, r, rest);
         arg = vn_tri_add(u, arg, rest);
         /* the additions of both parts may be mixed in any order: count them all on all terms */
@@ -302,7 +302,8 @@ static void take_given(vn_rnn_layer_t *l, int64_t step) {
         const int64_t before = l->reverse ? l->lens[b] - step : step - 1;
         const double *from = l->given + (before * l->batch + b) * l->hidden;
         for (int64_t k = 0; k < l->hidden; ++k)
-            l->h[b * l->hidden + k] = (vn_tri_t){.v = from[k], .e = l->u_given > 0 ? l->u_given * (1 + 2 * l->u_given) * fabs(from[k]) + l->eta_given / 2 : 0};
+            l->h[b * l->hidden + k] =
+                (vn_tri_t){.v = from[k], .e = l->u_given > 0 ? l->u_given * (1 + 2 * l->u_given) * fabs(from[k]) + l->eta_given / 2 : 0};
     }
 }
 

@@ -6,9 +6,10 @@
 #include <string.h>
 
 static const vn_family_t *const families[] = {
-    &vn_family_elementwise,   &vn_family_compare,  &vn_family_cast,      &vn_family_quantise, &vn_family_movement,  &vn_family_index,
-    &vn_family_control,       &vn_family_contraction, &vn_family_convolution, &vn_family_pooling, &vn_family_reduction, &vn_family_softmax,
-    &vn_family_normalisation, &vn_family_scan,     &vn_family_attention, &vn_family_recurrent, &vn_family_resample, &vn_family_spectral,
+    &vn_family_elementwise, &vn_family_compare,  &vn_family_cast,          &vn_family_quantise,    &vn_family_movement,
+    &vn_family_index,       &vn_family_control,  &vn_family_contraction,   &vn_family_convolution, &vn_family_pooling,
+    &vn_family_reduction,   &vn_family_softmax,  &vn_family_normalisation, &vn_family_scan,        &vn_family_attention,
+    &vn_family_recurrent,   &vn_family_resample, &vn_family_spectral,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -53,10 +54,8 @@ const vn_op_t *vn_registry_find(const char *domain, const char *name, int64_t ve
     while (lo < hi) { /* first row of (domain, name) */
         int mid = (lo + hi) / 2, c = strcmp(sorted[mid]->domain, domain);
         if (!c) c = strcmp(sorted[mid]->name, name);
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
+        if (c < 0) lo = mid + 1;
+        else hi = mid;
     }
     for (; lo < total && !strcmp(sorted[lo]->domain, domain) && !strcmp(sorted[lo]->name, name); ++lo)
         if (version >= sorted[lo]->since && (sorted[lo]->until == 0 || version <= sorted[lo]->until)) return sorted[lo];
@@ -71,10 +70,19 @@ int vn_oracle_ops(const vn_op_info_t **out) {
 
 const char *vn_op_class_name(vn_op_class_t c) {
     static const char *const names[] = {
-        [VN_CLASS_MOVEMENT] = "movement", [VN_CLASS_EXACT] = "exact", [VN_CLASS_ROUNDED] = "rounded", [VN_CLASS_ELEMENTARY] = "elementary",
-        [VN_CLASS_CONTRACTION] = "contraction", [VN_CLASS_REDUCTION] = "reduction", [VN_CLASS_NORMALISATION] = "normalisation",
-        [VN_CLASS_SOFTMAX] = "softmax", [VN_CLASS_SCAN] = "scan", [VN_CLASS_QUANTISE] = "quantise", [VN_CLASS_COMPOSITE] = "composite",
-        [VN_CLASS_RANDOM] = "random", [VN_CLASS_CONTROL] = "control",
+        [VN_CLASS_MOVEMENT] = "movement",
+        [VN_CLASS_EXACT] = "exact",
+        [VN_CLASS_ROUNDED] = "rounded",
+        [VN_CLASS_ELEMENTARY] = "elementary",
+        [VN_CLASS_CONTRACTION] = "contraction",
+        [VN_CLASS_REDUCTION] = "reduction",
+        [VN_CLASS_NORMALISATION] = "normalisation",
+        [VN_CLASS_SOFTMAX] = "softmax",
+        [VN_CLASS_SCAN] = "scan",
+        [VN_CLASS_QUANTISE] = "quantise",
+        [VN_CLASS_COMPOSITE] = "composite",
+        [VN_CLASS_RANDOM] = "random",
+        [VN_CLASS_CONTROL] = "control",
     };
     return (unsigned)c < sizeof names / sizeof *names ? names[c] : "unknown";
 }

@@ -14,25 +14,25 @@ typedef struct vn_arg {
     double *value;        /* f64 plane, made on first use by vn_arg_f64; in a region the unrounded value */
     const double *err;    /* sound absolute uncertainty per element, NULL = exact */
     const double *var;
-    bool owned;           /* private: value was made by vn_arg_f64 */
-    int64_t terms;        /* in a region: terms of the largest sum behind it */
-    bool unknown;         /* in a region: some element is no statement at all; the frame voids what comes of it */
-    const vn_value_t *v;  /* sequences, optionals; else a tensor value */
+    bool owned;          /* private: value was made by vn_arg_f64 */
+    int64_t terms;       /* in a region: terms of the largest sum behind it */
+    bool unknown;        /* in a region: some element is no statement at all; the frame voids what comes of it */
+    const vn_value_t *v; /* sequences, optionals; else a tensor value */
 } vn_arg_t;
 
 typedef struct vn_eval {
     const vn_model_t *model;
     const vn_graph_t *graph; /* where the node stands (bodies: NULL outside control flow) */
     const vn_node_t *node;
-    int64_t version;          /* opset version of the node's domain */
+    int64_t version;               /* opset version of the node's domain */
     const vn_contract_t *contract; /* resolved: operand and accumulator are never NONE; result NONE = the output type */
-    int want;                 /* VN_WANT_* */
+    int want;                      /* VN_WANT_* */
     int n_in, n_out;
     vn_arg_t *in;
-    vn_ref_t *out;            /* zeroed; the row fills it through vn_out_* */
+    vn_ref_t *out; /* zeroed; the row fills it through vn_out_* */
     const vn_bundle_t *outer;
     const vn_value_t *const *given; /* what was returned, one per output, or NULL; rows with VN_OP_STATES take their states from it */
-    struct vn_oracle_run *run; /* executor state, for control flow */
+    struct vn_oracle_run *run;      /* executor state, for control flow */
     vn_error_t *err;
 } vn_eval_t;
 
@@ -41,7 +41,7 @@ typedef struct vn_op {
     const char *domain, *name;
     int since, until; /* 0 = open */
     vn_op_class_t cls;
-    unsigned flags;   /* VN_OP_* */
+    unsigned flags;    /* VN_OP_* */
     const char *claim; /* id in docs/claims.md, e.g. "CONTRACT-1" */
     /**
      * Value, then (if want asks) bound and variance, in one pass over the data where possible.
@@ -59,7 +59,7 @@ typedef struct vn_op {
 } vn_op_t;
 
 enum {
-    VN_OP_SHAPE_LIKE_1 = 1,  /* input 1 (and 2, 3 ... by the flags below) is shape-like: frozen to its value in isolated runs */
+    VN_OP_SHAPE_LIKE_1 = 1, /* input 1 (and 2, 3 ... by the flags below) is shape-like: frozen to its value in isolated runs */
     VN_OP_SHAPE_LIKE_2 = 2,
     VN_OP_SHAPE_LIKE_3 = 4,
     VN_OP_SHAPE_LIKE_4 = 8,
@@ -84,9 +84,9 @@ const vn_op_t *vn_registry_find(const char *domain, const char *name, int64_t ve
 
 /* ---- reading operands ---- */
 /** Dims, rank and count of operand k are those of in[k].t. */
-bool vn_has(const vn_eval_t *e, int k);             /* operand k given */
-const double *vn_arg_f64(vn_eval_t *e, int k);      /* f64 plane, cached; NULL on no memory (err set) */
-const double *vn_arg_err(const vn_eval_t *e, int k);/* NULL = exact */
+bool vn_has(const vn_eval_t *e, int k);                   /* operand k given */
+const double *vn_arg_f64(vn_eval_t *e, int k);            /* f64 plane, cached; NULL on no memory (err set) */
+const double *vn_arg_err(const vn_eval_t *e, int k);      /* NULL = exact */
 int64_t vn_arg_int(const vn_eval_t *e, int k, int64_t i); /* element i of an integer operand */
 /** Integer operand k (1-D or scalar) into out[0..max); *n = how many. Errors: RANGE if longer than max. */
 vn_status_t vn_arg_ints(vn_eval_t *e, int k, int64_t *out, int max, int *n);

@@ -31,12 +31,14 @@ vn_sample_t vn_sample_linear(const vn_resample_rule_t *r, double f, double dc, c
     const double doubt = (1 - f) * w[1].e + f * w[2].e;
     double round = vn_gamma(4, u) * size + 2 * u * diff + r->eta;
     if (dc == 0 && (f == 0 || diff == 0) && most == 0) round = f == 0 ? 0 : round; /* on a sample: nothing is computed */
-    return (vn_sample_t){.v = v, .e = moved + round + doubt,
+    return (vn_sample_t){.v = v,
+                         .e = moved + round + doubt,
                          .s = third(moved) + 0.18 * u * u * (2 * size * size + v * v) + (1 - f) * (1 - f) * w[1].s + f * f * w[2].s};
 }
 
 vn_sample_t vn_sample_cubic(const vn_resample_rule_t *r, double f, double dc, const vn_sample_t w[VN_CUBIC_WINDOW]) {
-    const double u = r->u, k[4] = {vn_cubic_weight(r->a, f + 1), vn_cubic_weight(r->a, f), vn_cubic_weight(r->a, 1 - f), vn_cubic_weight(r->a, 2 - f)};
+    const double u = r->u, k[4] = {vn_cubic_weight(r->a, f + 1), vn_cubic_weight(r->a, f), vn_cubic_weight(r->a, 1 - f),
+                                   vn_cubic_weight(r->a, 2 - f)};
     double v = 0, size = 0, plain = 0, doubt = 0, lo = w[1].v, hi = w[1].v, most = 0, s = 0;
     for (int i = 0; i < VN_CUBIC_WINDOW; ++i) {
         lo = fmin(lo, w[i].v);
@@ -57,8 +59,8 @@ vn_sample_t vn_sample_cubic(const vn_resample_rule_t *r, double f, double dc, co
     return (vn_sample_t){.v = v, .e = moved + round + doubt, .s = third(moved) + s + 0.36 * u * u * size * size};
 }
 
-vn_sample_t vn_sample_weighted(const vn_resample_rule_t *r, int64_t n, const double *weights, double raw_total, double slope, double raw_u, double dc,
-                               const vn_sample_t *taps) {
+vn_sample_t vn_sample_weighted(const vn_resample_rule_t *r, int64_t n, const double *weights, double raw_total, double slope, double raw_u,
+                               double dc, const vn_sample_t *taps) {
     const double u = r->u, m = slope * dc + raw_u * u, count = (double)n, rest = raw_total - count * m;
     double v = 0, size = 0, doubt = 0, moved = 0, s = 0;
     for (int64_t k = 0; k < n; ++k) {
@@ -69,5 +71,7 @@ vn_sample_t vn_sample_weighted(const vn_resample_rule_t *r, int64_t n, const dou
     }
     for (int64_t k = 0; k < n; ++k) moved += (1 + count * fabs(weights[k])) * (fabs(taps[k].v - v) + taps[k].e + doubt);
     moved = rest > 0 ? moved * m / rest : INFINITY;
-    return (vn_sample_t){.v = v, .e = moved + doubt + vn_gamma(count + 3, u) * size + count * r->eta, .s = third(moved) + s + 0.18 * u * u * count / 3 * v * v};
+    return (vn_sample_t){.v = v,
+                         .e = moved + doubt + vn_gamma(count + 3, u) * size + count * r->eta,
+                         .s = third(moved) + s + 0.18 * u * u * count / 3 * v * v};
 }

@@ -24,8 +24,8 @@ vn_sample_t vn_sample_cubic(const vn_resample_rule_t *r, double f, double dc, co
 double vn_cubic_weight(double a, double x); /* Keys' kernel at distance x */
 
 /** A weighted sum with normalised weights: n taps, raw weights with Lipschitz constant `slope` in the coordinate and error `raw_u` u each. */
-vn_sample_t vn_sample_weighted(const vn_resample_rule_t *r, int64_t n, const double *weights, double raw_total, double slope, double raw_u, double dc,
-                               const vn_sample_t *taps);
+vn_sample_t vn_sample_weighted(const vn_resample_rule_t *r, int64_t n, const double *weights, double raw_total, double slope, double raw_u,
+                               double dc, const vn_sample_t *taps);
 
 vn_status_t vn_eval_resize(vn_eval_t *e);
 vn_status_t vn_eval_grid_sample(vn_eval_t *e);
@@ -37,14 +37,20 @@ vn_status_t vn_infer_affine_grid(vn_eval_t *e);
 
 typedef enum vn_resize_mode { VN_RESIZE_NEAREST, VN_RESIZE_LINEAR, VN_RESIZE_CUBIC } vn_resize_mode_t;
 typedef enum vn_coordinates {
-    VN_HALF_PIXEL, VN_HALF_PIXEL_SYMMETRIC, VN_PYTORCH_HALF_PIXEL, VN_ALIGN_CORNERS, VN_ASYMMETRIC, VN_TF_HALF_PIXEL, VN_TF_CROP
+    VN_HALF_PIXEL,
+    VN_HALF_PIXEL_SYMMETRIC,
+    VN_PYTORCH_HALF_PIXEL,
+    VN_ALIGN_CORNERS,
+    VN_ASYMMETRIC,
+    VN_TF_HALF_PIXEL,
+    VN_TF_CROP
 } vn_coordinates_t;
 
 typedef struct vn_resize_axis {
     int64_t in, out;
-    double scale;        /* as given, or out / in */
-    double start, end;   /* roi */
-    bool identity;       /* nothing happens along this axis */
+    double scale;      /* as given, or out / in */
+    double start, end; /* roi */
+    bool identity;     /* nothing happens along this axis */
 } vn_resize_axis_t;
 
 typedef struct vn_resize_plan {

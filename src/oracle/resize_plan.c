@@ -17,8 +17,8 @@ static int word(const char *text, const char *const *words, int n) {
 static vn_status_t modes(vn_eval_t *e, vn_resize_plan_t *p) {
     static const char *const mode_names[] = {"nearest", "linear", "cubic"};
     static const char *const nearest_names[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
-    static const char *const coordinate_names[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-                                                   "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+    static const char *const coordinate_names[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+                                                   "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
     const vn_node_t *n = e->node;
     const char *mode = vn_node_string(n, "mode", "nearest");
     const bool old = strcmp(n->op, "Upsample") == 0 || e->version < 11;
@@ -29,7 +29,8 @@ static vn_status_t modes(vn_eval_t *e, vn_resize_plan_t *p) {
     p->whole_lengths = true;
     p->nearest = old ? 2 : word(vn_node_string(n, "nearest_mode", "round_prefer_floor"), nearest_names, 4);
     const int c = old ? (int)VN_ASYMMETRIC : word(vn_node_string(n, "coordinate_transformation_mode", "half_pixel"), coordinate_names, 7);
-    if (p->nearest < 0 || c < 0) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "nearest_mode or coordinate_transformation_mode is not one of the standard");
+    if (p->nearest < 0 || c < 0)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "nearest_mode or coordinate_transformation_mode is not one of the standard");
     p->coordinates = (vn_coordinates_t)c;
     p->exclude = vn_node_int(n, "exclude_outside", 0) != 0 && p->mode != VN_RESIZE_NEAREST;
     p->antialias = vn_node_int(n, "antialias", 0) != 0 && p->mode != VN_RESIZE_NEAREST;
@@ -71,7 +72,8 @@ static vn_status_t from_scales(vn_eval_t *e, vn_resize_plan_t *p, const int *axe
 static vn_status_t from_sizes(vn_eval_t *e, vn_resize_plan_t *p, const int *axes, int n, const int64_t *sizes) {
     const char *policy = e->version >= 18 ? vn_node_string(e->node, "keep_aspect_ratio_policy", "stretch") : "stretch";
     const bool stretch = strcmp(policy, "stretch") == 0, larger = strcmp(policy, "not_smaller") == 0;
-    if (!stretch && !larger && strcmp(policy, "not_larger")) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "keep_aspect_ratio_policy '%s'", policy);
+    if (!stretch && !larger && strcmp(policy, "not_larger"))
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "keep_aspect_ratio_policy '%s'", policy);
     double common = larger ? 0 : INFINITY;
     for (int i = 0; i < n; ++i) {
         if (sizes[i] < 0 || sizes[i] > INT64_C(1) << 40) return vn_eval_fail(e, VN_ERR_RANGE, "size %lld", (long long)sizes[i]);
@@ -138,7 +140,8 @@ vn_status_t vn_resize_planned(vn_eval_t *e, vn_resize_plan_t *p) {
     for (int d = 0; d < x->rank; ++d) {
         vn_resize_axis_t *a = &p->axis[d];
         p->dims[d] = a->out;
-        a->identity = a->in == a->out && a->scale == 1 && (p->coordinates != VN_TF_CROP || (a->start == 0 && a->end == 1)) && p->coordinates != VN_TF_HALF_PIXEL;
+        a->identity = a->in == a->out && a->scale == 1 && (p->coordinates != VN_TF_CROP || (a->start == 0 && a->end == 1)) &&
+                      p->coordinates != VN_TF_HALF_PIXEL;
         if (a->out > 0 && a->in < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "axis %d is empty", d);
     }
     return VN_OK;

@@ -17,10 +17,8 @@ void vn_rows_plan(int rank, const int64_t *dims, const bool *along, vn_rows_t *o
         const int kind = along[d];
         int *n = kind ? &out->n_inner : &out->n_outer;
         int64_t *dim = kind ? out->inner_dim : out->outer_dim, *st = kind ? out->inner_step : out->outer_step;
-        if (kind == last)
-            dim[*n - 1] *= dims[d], st[*n - 1] = step[d];
-        else
-            dim[*n] = dims[d], st[*n] = step[d], ++*n;
+        if (kind == last) dim[*n - 1] *= dims[d], st[*n - 1] = step[d];
+        else dim[*n] = dims[d], st[*n] = step[d], ++*n;
         last = kind;
     }
     const bool inner_flat = out->n_inner == 0 || (out->n_inner == 1 && out->inner_step[0] == 1);
@@ -42,10 +40,8 @@ int64_t vn_rows_base(const vn_rows_t *s, int64_t row) { return offset(s->n_outer
 static void move(const vn_rows_t *s, double *plane, int64_t row, int64_t count, double *block, bool read) {
     if (s->contiguous) {
         const size_t bytes = (size_t)(count * s->n) * sizeof *block;
-        if (read)
-            memcpy(block, plane + row * s->n, bytes);
-        else
-            memcpy(plane + row * s->n, block, bytes);
+        if (read) memcpy(block, plane + row * s->n, bytes);
+        else memcpy(plane + row * s->n, block, bytes);
         return;
     }
     const int64_t run = s->n_inner ? s->inner_dim[s->n_inner - 1] : 1, step = s->n_inner ? s->inner_step[s->n_inner - 1] : 0;
@@ -60,10 +56,8 @@ static void move(const vn_rows_t *s, double *plane, int64_t row, int64_t count, 
             for (int64_t k = 0; k < run; ++k)
                 for (int64_t i = 0; i < rows; ++i) {
                     double *p = plane + base[i] + at + k * step;
-                    if (read)
-                        b[i * s->n + k] = *p;
-                    else
-                        *p = b[i * s->n + k];
+                    if (read) b[i * s->n + k] = *p;
+                    else *p = b[i * s->n + k];
                 }
         }
     }
@@ -93,7 +87,8 @@ static void run_chunk(void *ctx, int64_t begin, int64_t end) {
     const int64_t block = s->contiguous ? 1 : r->block;
     size_t room;
     double *scratch = NULL;
-    if (!vn_size_mul((size_t)(planes * block + job->work), (size_t)(s->n ? s->n : 1), &room) || !(scratch = vn_alloc(room ? room : 1, sizeof *scratch))) {
+    if (!vn_size_mul((size_t)(planes * block + job->work), (size_t)(s->n ? s->n : 1), &room) ||
+        !(scratch = vn_alloc(room ? room : 1, sizeof *scratch))) {
         __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
         return;
     }
@@ -154,7 +149,8 @@ vn_format_t vn_read_format(const vn_eval_t *e, int position, vn_dtype_t type) {
     return named->p < own->p || named->emax < own->emax ? c->operand : VN_FMT_NONE;
 }
 
-vn_status_t vn_read_operand(vn_eval_t *e, int position, const double *plane, int64_t count, vn_dtype_t type, const double **out, double **owned) {
+vn_status_t vn_read_operand(vn_eval_t *e, int position, const double *plane, int64_t count, vn_dtype_t type, const double **out,
+                            double **owned) {
     const vn_format_t f = vn_read_format(e, position, type);
     *out = plane;
     *owned = NULL;

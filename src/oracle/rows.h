@@ -64,7 +64,8 @@ static inline double vn_flushed(const vn_eval_t *e, double nodes, double operand
  * A matrix operand as the contract reads it: `plane` itself, or a copy rounded to contract.operand if that is narrower than `type` and
  * operand_mask includes `position`. *out is borrowed if *owned is NULL; else release *owned.
  */
-vn_status_t vn_read_operand(vn_eval_t *e, int position, const double *plane, int64_t count, vn_dtype_t type, const double **out, double **owned);
+vn_status_t vn_read_operand(vn_eval_t *e, int position, const double *plane, int64_t count, vn_dtype_t type, const double **out,
+                            double **owned);
 /** The format that vn_read_operand rounds to, NONE if it does not round. */
 vn_format_t vn_read_format(const vn_eval_t *e, int position, vn_dtype_t type);
 

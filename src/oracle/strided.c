@@ -14,8 +14,8 @@ typedef struct plan {
     int rank, outer;
     size_t size;
     int64_t dims[VN_STRIDED_RANK], src[VN_STRIDED_RANK], dst[VN_STRIDED_RANK];
-    bool dense;     /* kernel: one memcpy of `size` bytes */
-    bool blocked;   /* kernel: block of axes rank-2 (dense source) and rank-1 */
+    bool dense;   /* kernel: one memcpy of `size` bytes */
+    bool blocked; /* kernel: block of axes rank-2 (dense source) and rank-1 */
     const char *from;
     char *to;
 } plan_t;
@@ -27,7 +27,7 @@ void vn_strided_axis(vn_strided_t *s, int64_t dim, int64_t src, int64_t dst) {
     ++s->rank;
 }
 
-#define COPY_LINE(bytes)                                                                             \
+#define COPY_LINE(bytes) \
     for (int64_t i = 0; i < n; ++i) memcpy(to + i * ts, from + i * fs, (bytes))
 
 /* n elements, one axis. The constant sizes become single moves. */
@@ -44,12 +44,12 @@ static void copy_line(size_t size, int64_t n, const char *from, int64_t fs, char
 
 /* One block of LINE / bytes elements square. It is collected in a small buffer first: with strides of a power of two its lines would
  * otherwise fall into the same few places of the cache. The counts are constants, so that the loops become plain moves. */
-#define FULL_BLOCK(name, bytes)                                                                               \
-    static void name(const char *from, int64_t fs, char *to, int64_t ts) {                                    \
-        enum { SIDE = LINE / (bytes) };                                                                       \
-        char tile[SIDE * LINE];                                                                               \
-        for (int j = 0; j < SIDE; ++j) memcpy(tile + j * LINE, from + j * fs, LINE);                          \
-        for (int i = 0; i < SIDE; ++i)                                                                        \
+#define FULL_BLOCK(name, bytes)                                                                                       \
+    static void name(const char *from, int64_t fs, char *to, int64_t ts) {                                            \
+        enum { SIDE = LINE / (bytes) };                                                                               \
+        char tile[SIDE * LINE];                                                                                       \
+        for (int j = 0; j < SIDE; ++j) memcpy(tile + j * LINE, from + j * fs, LINE);                                  \
+        for (int i = 0; i < SIDE; ++i)                                                                                \
             for (int j = 0; j < SIDE; ++j) memcpy(to + i * ts + j * (bytes), tile + j * LINE + i * (bytes), (bytes)); \
     }
 FULL_BLOCK(block_1, 1)
@@ -59,7 +59,8 @@ FULL_BLOCK(block_8, 8)
 FULL_BLOCK(block_16, 16)
 
 static void copy_block(const plan_t *p, const char *from, char *to) {
-    static void (*const full[17])(const char *, int64_t, char *, int64_t) = {[1] = block_1, [2] = block_2, [4] = block_4, [8] = block_8, [16] = block_16};
+    static void (*const full[17])(const char *, int64_t, char *,
+                                  int64_t) = {[1] = block_1, [2] = block_2, [4] = block_4, [8] = block_8, [16] = block_16};
     const int a = p->rank - 2, b = p->rank - 1; /* a: dense in the source */
     const int64_t size = (int64_t)p->size, side = full[size] ? LINE / size : 16;
     const bool dense = full[size] && p->dst[b] == size;
@@ -92,12 +93,9 @@ static void run(void *ctx, int64_t begin, int64_t end) {
     }
     const int last = p->rank - 1;
     for (int64_t unit = begin; unit < end; ++unit) {
-        if (p->dense)
-            memcpy(to, from, p->size);
-        else if (p->blocked)
-            copy_block(p, from, to);
-        else
-            copy_line(p->size, p->dims[last], from, p->src[last], to, p->dst[last]);
+        if (p->dense) memcpy(to, from, p->size);
+        else if (p->blocked) copy_block(p, from, to);
+        else copy_line(p->size, p->dims[last], from, p->src[last], to, p->dst[last]);
         for (int k = p->outer - 1; k >= 0; --k) {
             from += p->src[k];
             to += p->dst[k];

@@ -5,7 +5,6 @@
 #include "tensor/clones.h"
 #include "vernier/tensor.h"
 
-
 /**
  * Result of a compensated sum: hi + lo is the sum with an error below 2^-100 abs + 2^-53 |lo|; hi is its rounding to f64.
  * Specials   non-finite terms: hi is NaN or the infinity that IEEE addition gives in any order, lo is 0.

@@ -7,9 +7,14 @@ static const struct {
     const char *domain, *name;
     vn_terms_fn fn;
 } table[] = {
-    {"", "MatMul", vn_terms_matmul},       {"com.microsoft", "FusedMatMul", vn_terms_matmul}, {"", "Gemm", vn_terms_gemm},
-    {"", "Conv", vn_terms_conv},           {"", "ReduceSum", vn_terms_reduce},                {"", "ReduceMean", vn_terms_reduce},
-    {"", "GlobalAveragePool", vn_terms_global_pool}, {"", "CumSum", vn_terms_cumsum},
+    {"", "MatMul", vn_terms_matmul},
+    {"com.microsoft", "FusedMatMul", vn_terms_matmul},
+    {"", "Gemm", vn_terms_gemm},
+    {"", "Conv", vn_terms_conv},
+    {"", "ReduceSum", vn_terms_reduce},
+    {"", "ReduceMean", vn_terms_reduce},
+    {"", "GlobalAveragePool", vn_terms_global_pool},
+    {"", "CumSum", vn_terms_cumsum},
 };
 
 static vn_terms_fn find(const vn_node_t *n) {
@@ -28,8 +33,8 @@ struct vn_terms {
     vn_ref_t *out;
 };
 
-vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_contract_t *c, vn_terms_t **out,
-                          vn_error_t *err) {
+vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_contract_t *c,
+                          vn_terms_t **out, vn_error_t *err) {
     *out = NULL;
     const int64_t version = vn_model_opset(m, n->domain);
     const vn_terms_fn fn = find(n);
@@ -44,8 +49,15 @@ vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_valu
     t->fn = fn;
     t->contract = *c;
     t->run = (vn_oracle_run_t){.model = m, .contract = &t->contract, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""};
-    t->e = (vn_eval_t){.model = m, .node = n, .version = version, .contract = &t->resolved, .n_in = n->n_inputs, .n_out = n->n_outputs, .in = t->in,
-                       .out = t->out, .run = &t->run};
+    t->e = (vn_eval_t){.model = m,
+                       .node = n,
+                       .version = version,
+                       .contract = &t->resolved,
+                       .n_in = n->n_inputs,
+                       .n_out = n->n_outputs,
+                       .in = t->in,
+                       .out = t->out,
+                       .run = &t->run};
     vn_dtype_t main_type = VN_F32;
     vn_status_t s = VN_OK;
     for (int k = 0; k < n->n_inputs && s == VN_OK; ++k) {

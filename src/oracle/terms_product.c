@@ -30,7 +30,8 @@ vn_status_t vn_terms_matmul(vn_eval_t *e, int k, int64_t i, double *out, int64_t
     const int64_t depth = ta ? ra : ca, rows = ta ? ca : ra, columns = tb ? rb : cb;
     const int64_t column = i % columns, row = i / columns % rows;
     int64_t batch = i / columns / rows, oa = 0, ob = 0, sa = 1, sb = 1;
-    const int batch_a = a->rank > 2 ? a->rank - 2 : 0, batch_b = b->rank > 2 ? b->rank - 2 : 0, most = batch_a > batch_b ? batch_a : batch_b;
+    const int batch_a = a->rank > 2 ? a->rank - 2 : 0, batch_b = b->rank > 2 ? b->rank - 2 : 0,
+              most = batch_a > batch_b ? batch_a : batch_b;
     for (int d = 1; d <= most; ++d) { /* batch axes from the last: broadcast where the dimension is 1 */
         const int64_t da = d <= batch_a ? a->dims[batch_a - d] : 1, db = d <= batch_b ? b->dims[batch_b - d] : 1, dim = da > db ? da : db;
         const int64_t at = dim ? batch % dim : 0;
@@ -58,7 +59,8 @@ vn_status_t vn_terms_gemm(vn_eval_t *e, int k, int64_t i, double *out, int64_t m
     const int64_t depth = ta ? a->dims[0] : a->dims[1], columns = tb ? b->dims[0] : b->dims[1], row = i / columns, column = i % columns;
     *n = depth;
     for (int64_t t = 0; t < depth && t < max; ++t)
-        out[t] = rounded(e, 0, x[ta ? t * a->dims[1] + row : row * a->dims[1] + t]) * rounded(e, 1, y[tb ? column * b->dims[1] + t : t * b->dims[1] + column]);
+        out[t] = rounded(e, 0, x[ta ? t * a->dims[1] + row : row * a->dims[1] + t]) *
+                 rounded(e, 1, y[tb ? column * b->dims[1] + t : t * b->dims[1] + column]);
     if (!vn_has(e, 2)) return VN_OK;
     if (!(z = vn_arg_f64(e, 2))) return VN_ERR_NOMEM;
     const vn_tensor_t *c = e->in[2].t;
@@ -125,7 +127,8 @@ vn_status_t vn_terms_conv(vn_eval_t *e, int k, int64_t i, double *out, int64_t m
             }
             if (!inside) continue;
             if (*n < max)
-                out[*n] = rounded(e, 0, v[(batch * x->dims[1] + first + c) * stride + offset]) * rounded(e, 1, f[(channel * depth + c) * taps + t]);
+                out[*n] = rounded(e, 0, v[(batch * x->dims[1] + first + c) * stride + offset]) *
+                          rounded(e, 1, f[(channel * depth + c) * taps + t]);
             ++*n;
         }
     if (!vn_has(e, 2)) return VN_OK;

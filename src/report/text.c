@@ -61,10 +61,8 @@ static void identity_line(const screen_t *s, const vn_backend_record_t *b, const
         if (!v) v = json_object_get(json_object_get(id, "settings"), keys[k]);
         if (json_is_string(v) && *json_string_value(v))
             vn_text_printf(s->out, "%s%s%s%s", separator, k > 2 ? keys[k] : "", k > 2 ? " " : "", json_string_value(v));
-        else if (json_is_integer(v))
-            vn_text_printf(s->out, "%s%s %lld", separator, keys[k], (long long)json_integer_value(v));
-        else
-            continue;
+        else if (json_is_integer(v)) vn_text_printf(s->out, "%s%s %lld", separator, keys[k], (long long)json_integer_value(v));
+        else continue;
         separator = k == 0 ? " " : ", ";
     }
     vn_text_add(s->out, "\n");
@@ -74,12 +72,14 @@ static void identity_line(const screen_t *s, const vn_backend_record_t *b, const
 static void header(const screen_t *s) {
     const vn_record_t *r = s->r;
     const char *name = strrchr(r->model_path, '/');
-    vn_text_printf(s->out, "model     %s  sha256 %.8s…  opset %lld  %lld nodes, %lld judged (%lld constants)\n", name ? name + 1 : r->model_path,
-                   r->model_sha256, (long long)r->opset, (long long)r->nodes, (long long)r->judged_nodes, (long long)r->constants);
+    vn_text_printf(s->out, "model     %s  sha256 %.8s…  opset %lld  %lld nodes, %lld judged (%lld constants)\n",
+                   name ? name + 1 : r->model_path, r->model_sha256, (long long)r->opset, (long long)r->nodes, (long long)r->judged_nodes,
+                   (long long)r->constants);
     vn_text_printf(s->out, "inputs    %s", r->inputs);
     if (r->seeded) vn_text_printf(s->out, "  seed %llu, floats N(0,1)", (unsigned long long)r->seed);
     vn_text_add(s->out, "\n");
-    vn_text_printf(s->out, "oracle    float64, own error ≤ %.2g of the bounds used; %s\n", r->oracle_over_bound, r->oracle_blas ? r->oracle_blas : "");
+    vn_text_printf(s->out, "oracle    float64, own error ≤ %.2g of the bounds used; %s\n", r->oracle_over_bound,
+                   r->oracle_blas ? r->oracle_blas : "");
     for (int b = 0; b < r->n_backends; ++b) identity_line(s, &r->backends[b], b ? "" : "back ends");
 }
 
@@ -115,7 +115,8 @@ static void table_line(const screen_t *s, const char *backend, const char *mode)
     if (rows) {
         const int open = count[VN_UNINFORMATIVE] + count[VN_UNSUPPORTED] + count[VN_CRASHED] + count[VN_TIMEOUT] + count[VN_NOT_RUN];
         vn_text_printf(s->out, "%-22.22s %-9s %6d %9d %10d %9d %8d %5d %11d", backend, mode, count[VN_EXACT], count[VN_REPLAYED],
-                       count[VN_EXPLAINED] + count[VN_SPEC_OPEN], count[VN_CONTRACT_MISMATCH], count[VN_SUSPECT], count[VN_BUG] + count[VN_NONDETERMINISTIC], open);
+                       count[VN_EXPLAINED] + count[VN_SPEC_OPEN], count[VN_CONTRACT_MISMATCH], count[VN_SUSPECT],
+                       count[VN_BUG] + count[VN_NONDETERMINISTIC], open);
         if (n) {
             vn_text_printf(s->out, "   %g of %d", median(caught, n), of);
             if (k) vn_text_printf(s->out, ", %.1e", median(small, k));
@@ -129,8 +130,8 @@ static void table_line(const screen_t *s, const char *backend, const char *mode)
 static void table(const screen_t *s) {
     static const char *const modes[] = {"isolated", "in-situ", "graph", "gradient"};
     const vn_record_t *r = s->r;
-    vn_text_printf(s->out, "\n%-32s %6s %9s %10s %9s %8s %5s %11s   %s\n", "", "exact", "replayed", "explained", "mismatch", "suspect", "bug", "not decided",
-                   "caught, one element from (median)");
+    vn_text_printf(s->out, "\n%-32s %6s %9s %10s %9s %8s %5s %11s   %s\n", "", "exact", "replayed", "explained", "mismatch", "suspect",
+                   "bug", "not decided", "caught, one element from (median)");
     if (r->n_backends == 0) table_line(s, "dump", "isolated");
     if (r->n_backends == 0) table_line(s, "dump", "graph");
     for (int b = 0; b < r->n_backends; ++b)
@@ -171,9 +172,7 @@ static int by_impact(const void *a, const void *b) {
 
 static double impact_of(const vn_row_t *row) { return isnan(row->impact) ? 0 : row->impact; }
 
-static bool shown(const vn_row_t *row) {
-    return !vn_verdict_passes(row->verdict) || (row->note && row->verdict != VN_EXACT);
-}
+static bool shown(const vn_row_t *row) { return !vn_verdict_passes(row->verdict) || (row->note && row->verdict != VN_EXACT); }
 
 static int collect(const vn_record_t *r, group_t **out) {
     group_t *g = vn_alloc((size_t)r->n_rows + 1, sizeof *g);
@@ -197,7 +196,8 @@ static int collect(const vn_record_t *r, group_t **out) {
 }
 
 static const char *advice(const vn_row_t *row) {
-    if (row->cause && strncmp(row->cause, "operands-", 9) == 0 && strncmp(row->backend, "openvino", 8) == 0 && !strstr(row->backend, "precision="))
+    if (row->cause && strncmp(row->cause, "operands-", 9) == 0 && strncmp(row->backend, "openvino", 8) == 0 &&
+        !strstr(row->backend, "precision="))
         return "Not a bug: its INFERENCE_PRECISION_HINT chooses this; run with -b openvino,precision=f32, or declare it.";
     return NULL;
 }
@@ -210,16 +210,15 @@ static void show_group(const screen_t *s, const group_t *g) {
     snprintf(kind, sizeof kind, "%.*s", w->note ? (int)strcspn(w->note, ":") : 0, w->note ? w->note : "");
     const char *what = w->cause ? w->cause : w->note && vn_verdict_passes(w->verdict) ? kind : w->verdict == VN_NOT_RUN ? "" : w->op;
     char line[800];
-    vn_text_printf(s->out, "\n%s  %d output%s %s   %s%s%s   %s%s\n", w->backend, g->rows, g->rows == 1 ? "" : "s", w->mode, color, vn_verdict_name(w->verdict), PLAIN(s),
-                   what, allowed ? "   (allowed)" : "");
-    if (w->words)
-        wrapped(s, "  ", w->words);
-    else if (w->note)
-        wrapped(s, "  ", w->note);
+    vn_text_printf(s->out, "\n%s  %d output%s %s   %s%s%s   %s%s\n", w->backend, g->rows, g->rows == 1 ? "" : "s", w->mode, color,
+                   vn_verdict_name(w->verdict), PLAIN(s), what, allowed ? "   (allowed)" : "");
+    if (w->words) wrapped(s, "  ", w->words);
+    else if (w->note) wrapped(s, "  ", w->note);
     if (fails || isfinite(w->impact)) {
         snprintf(line, sizeof line, "First: %.80s (%.40s).", g->first->node, g->first->op);
         if (isfinite(w->impact) && w->impact > 0)
-            snprintf(line + strlen(line), sizeof line - strlen(line), " Worst impact: %.80s, largest error %.2g %% of the output's rms.", w->node, 100 * w->impact);
+            snprintf(line + strlen(line), sizeof line - strlen(line), " Worst impact: %.80s, largest error %.2g %% of the output's rms.",
+                     w->node, 100 * w->impact);
         wrapped(s, "  ", line);
     }
     if (advice(w)) wrapped(s, "  ", advice(w));
@@ -229,9 +228,12 @@ static void each_row(const screen_t *s) {
     vn_text_add(s->out, "\n");
     for (int i = 0; i < s->r->n_rows; ++i) {
         const vn_row_t *w = &s->r->rows[i];
-        vn_text_printf(s->out, "%-14.30s %-9s %-40.60s %-22s %-17s %-22s error/bound %-9.3g rms %-9.3g impact %.2g%s%s\n", w->backend, w->mode, w->node, w->op,
-                       vn_verdict_name(w->verdict), w->cause ? w->cause : w->note ? w->note : "", w->error_over_bound, w->rms_ratio, w->impact,
-                       w->duplicate_of ? "  = " : "", w->duplicate_of ? w->duplicate_of : "");
+        vn_text_printf(s->out, "%-14.30s %-9s %-40.60s %-22s %-17s %-22s error/bound %-9.3g rms %-9.3g impact %.2g%s%s\n", w->backend,
+                       w->mode, w->node, w->op, vn_verdict_name(w->verdict),
+                       w->cause  ? w->cause
+                       : w->note ? w->note
+                                 : "",
+                       w->error_over_bound, w->rms_ratio, w->impact, w->duplicate_of ? "  = " : "", w->duplicate_of ? w->duplicate_of : "");
     }
 }
 
@@ -240,8 +242,10 @@ static void footer(const screen_t *s) {
     for (int b = 0; b < r->n_backends; ++b) {
         const vn_backend_record_t *k = &r->backends[b];
         if (k->drift_output)
-            vn_text_printf(s->out, "drift      %s: output %s is %.2g from the reference trajectory (%.2g of its rms); no verdict without an envelope\n", k->spec,
-                           k->drift_output, k->drift_max, k->drift_relative);
+            vn_text_printf(
+                s->out,
+                "drift      %s: output %s is %.2g from the reference trajectory (%.2g of its rms); no verdict without an envelope\n",
+                k->spec, k->drift_output, k->drift_max, k->drift_relative);
         if (k->observer) vn_text_printf(s->out, "observing  %s: %s\n", k->spec, k->observer);
     }
     for (int n = 0; n < r->n_notes; ++n) wrapped(s, "note       ", r->notes[n]);
@@ -254,18 +258,26 @@ static void last_lines(const screen_t *s) {
         int outside = 0, silent = 0;
         for (int b = 0; b < r->n_backends; ++b) {
             bool fails = false;
-            for (int i = 0; i < r->n_rows && !fails; ++i) fails = same(r->rows[i].backend, r->backends[b].spec) && vn_row_fails(&r->rows[i], &s->o->policy);
+            for (int i = 0; i < r->n_rows && !fails; ++i)
+                fails = same(r->rows[i].backend, r->backends[b].spec) && vn_row_fails(&r->rows[i], &s->o->policy);
             outside += fails;
             silent += r->backends[b].error != NULL;
         }
         vn_text_printf(s->out, "\n%d of %d back ends outside %s contract%s\n", outside, r->n_backends, outside == 1 ? "its" : "their",
                        silent ? ", and not all could be started" : "");
     }
-    vn_text_printf(s->out, "%sexit %d%s (%s) in %.1f s, peak %lld MB (host)", code == 0 ? GREEN(s) : code == 1 ? RED(s) : YELLOW(s), code, PLAIN(s),
-                   code == 0 ? "every verdict passes" : code == 1 ? "at least one verdict fails" : "nothing failed, not everything was decided", r->seconds,
-                   (long long)(r->peak_bytes / 1000000));
+    vn_text_printf(s->out, "%sexit %d%s (%s) in %.1f s, peak %lld MB (host)",
+                   code == 0   ? GREEN(s)
+                   : code == 1 ? RED(s)
+                               : YELLOW(s),
+                   code, PLAIN(s),
+                   code == 0   ? "every verdict passes"
+                   : code == 1 ? "at least one verdict fails"
+                               : "nothing failed, not everything was decided",
+                   r->seconds, (long long)(r->peak_bytes / 1000000));
     for (int b = 0; b < r->n_backends; ++b)
-        if (r->backends[b].peak_bytes) vn_text_printf(s->out, ", %lld MB (%s)", (long long)(r->backends[b].peak_bytes / 1000000), r->backends[b].spec);
+        if (r->backends[b].peak_bytes)
+            vn_text_printf(s->out, ", %lld MB (%s)", (long long)(r->backends[b].peak_bytes / 1000000), r->backends[b].spec);
     vn_text_add(s->out, "\n");
 }
 

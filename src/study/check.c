@@ -6,7 +6,10 @@
 #include "study/study_internal.h"
 
 static void close_all(vn_study_t *s) {
-    for (int b = 0; s->backends && b < s->n_backends; ++b) vn_worker_stop(s->backends[b].worker);
+    for (int b = 0; s->backends && b < s->n_backends; ++b) {
+        vn_bundle_free(&s->backends[b].ends);
+        vn_worker_stop(s->backends[b].worker);
+    }
     vn_free(s->backends);
     vn_free(s->values);
     vn_bundle_free(&s->inputs);
@@ -46,12 +49,37 @@ static vn_status_t parse_specs(vn_study_t *s, vn_error_t *err) {
         VN_TRY(vn_spec_parse(o->backends[b], &s->backends[b].spec, err));
         for (int a = 0; a < b; ++a)
             if (strcmp(o->backends[a], o->backends[b]) == 0)
-                return vn_fail(err, VN_ERR_USAGE, "back end '%s' is given twice; two environments of one back end are written NAME@ENVIRONMENT", o->backends[b]);
-        s->record->backends[b] = (vn_backend_record_t){.spec = vn_record_string(s->record, o->backends[b]), .observer_max = NAN, .drift_max = NAN, .drift_relative = NAN};
+                return vn_fail(err, VN_ERR_USAGE,
+                               "back end '%s' is given twice; two environments of one back end are written NAME@ENVIRONMENT",
+                               o->backends[b]);
+        s->record->backends[b] = (vn_backend_record_t){
+            .spec = vn_record_string(s->record, o->backends[b]), .observer_max = NAN, .drift_max = NAN, .drift_relative = NAN};
         if (!s->record->backends[b].spec) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     }
     s->n_backends = s->record->n_backends = o->n_backends;
     return VN_OK;
+}
+
+/* The end outputs of two back ends side by side: no verdict, but the first thing that somebody who compares them sees. */
+static vn_status_t compare_pair(vn_study_t *s, const vn_backend_t *a, const vn_backend_t *b, vn_error_t *err) {
+    const char *most = NULL;
+    vn_metrics_t largest = {0};
+    for (int k = 0; k < a->ends.count; ++k) {
+        const char *name = a->ends.items[k].name;
+        const vn_tensor_t *other = vn_bundle_find(&b->ends, name);
+        vn_metrics_t m;
+        vn_error_t why = {0};
+        if (!other || vn_dtype_kind(other->dtype) == VN_KIND_STRING) continue;
+        if (vn_metrics(a->ends.items[k].tensor, other, &m, &why) != VN_OK) {
+            VN_TRY(vn_record_note(s->record, "%s and %s: output %s: %s", a->text, b->text, name, why.text));
+        } else if (m.unequal && (!most || m.rms_relative > largest.rms_relative)) {
+            most = name;
+            largest = m;
+        }
+    }
+    if (!most) return VN_OK;
+    return vn_record_note(s->record, "%s and %s: output %s differs in %lld of %lld elements, by at most %.3g (rms %.3g of the output's)", a->text,
+                          b->text, most, (long long)largest.unequal, (long long)largest.count, largest.max_abs, largest.rms_relative);
 }
 
 static vn_status_t run(vn_study_t *s, vn_error_t *err) {
@@ -78,6 +106,8 @@ static vn_status_t run(vn_study_t *s, vn_error_t *err) {
         const int restarts = vn_worker_restarts(s->backends[b].worker);
         if (restarts) VN_TRY(vn_record_note(s->record, "%s: its process was started anew %d times", s->backends[b].text, restarts));
     }
+    for (int a = 0; a < s->n_backends; ++a)
+        for (int b = a + 1; b < s->n_backends; ++b) VN_TRY(compare_pair(s, &s->backends[a], &s->backends[b], err));
     char blas[160];
     vn_oracle_blas(blas, sizeof blas);
     s->record->oracle_blas = vn_record_string(s->record, blas);

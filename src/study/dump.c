@@ -65,9 +65,16 @@ static vn_status_t rows_of_failure(dump_t *d, vn_record_t *r, const vn_error_t *
 }
 
 static vn_status_t judge_it(dump_t *d, const vn_judge_options_t *o, vn_record_t *r, vn_error_t *err) {
-    vn_question_t q = {.model = d->model, .node = d->single, .inputs = (const vn_value_t *const *)d->in, .contract = &o->contract, .refs = d->refs,
-                       .n_outputs = d->n_out, .actual = (const vn_value_t *const *)d->out[0],
-                       .actual2 = o->n_actual > 1 ? (const vn_value_t *const *)d->out[1] : NULL, .alpha = 1e-6 / (3.0 * (d->n_out + 1)), .effort = o->effort};
+    vn_question_t q = {.model = d->model,
+                       .node = d->single,
+                       .inputs = (const vn_value_t *const *)d->in,
+                       .contract = &o->contract,
+                       .refs = d->refs,
+                       .n_outputs = d->n_out,
+                       .actual = (const vn_value_t *const *)d->out[0],
+                       .actual2 = o->n_actual > 1 ? (const vn_value_t *const *)d->out[1] : NULL,
+                       .alpha = 1e-6 / (3.0 * (d->n_out + 1)),
+                       .effort = o->effort};
     vn_error_t why = {0};
     vn_status_t s = d->single ? vn_oracle_node(d->model, d->single, q.inputs, NULL, &o->contract, VN_WANT_VARIANCE, d->refs, &why)
                               : vn_oracle_region(d->model, &d->inputs, &o->contract, VN_WANT_VARIANCE, d->refs, &why);
@@ -77,8 +84,8 @@ static vn_status_t judge_it(dump_t *d, const vn_judge_options_t *o, vn_record_t 
     for (int k = 0; k < d->n_out; ++k) {
         if (!*d->outputs[k]) continue;
         const vn_node_t region = {.op = "graph", .domain = "", .n_outputs = d->n_out, .outputs = d->outputs};
-        VN_TRY(vn_row_from(r, &d->findings[k], d->single ? d->single->path : d->model->graph->name, d->single ? d->single : &region, k, "dump",
-                           d->single ? "isolated" : "graph", k, err));
+        VN_TRY(vn_row_from(r, &d->findings[k], d->single ? d->single->path : d->model->graph->name, d->single ? d->single : &region, k,
+                           "dump", d->single ? "isolated" : "graph", k, err));
         r->judged_nodes = d->single ? 1 : r->nodes - r->constants;
     }
     return VN_OK;
@@ -121,7 +128,8 @@ vn_status_t vn_judge_dump(const vn_judge_options_t *o, vn_record_t **out, vn_err
         for (int i = 0; i < o->n_actual && s == VN_OK; ++i)
             for (int k = 0; k < d.actual[i].count && s == VN_OK; ++k)
                 if (!vn_graph_is_output(d.model->graph, d.actual[i].items[k].name))
-                    s = vn_record_note(r, "%s: '%s' is no output of the model and was not judged", o->actual_paths[i], d.actual[i].items[k].name);
+                    s = vn_record_note(r, "%s: '%s' is no output of the model and was not judged", o->actual_paths[i],
+                                       d.actual[i].items[k].name);
     }
     if (s == VN_OK) s = judge_it(&d, o, r, err);
     if (s == VN_OK) {

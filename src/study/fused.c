@@ -2,7 +2,8 @@
  *
  * A fused kernel keeps intermediates in registers, and a captured intermediate is then computed beside it: the node alone, on the captured
  * input, looks wrong by a rounding. The group is judged by the same contract; its composed bound allows each inner rounding to happen or
- * not (claim REGION-1), so a pass is a sound statement about the group and is noted as such.
+ * not (claim REGION-1), so a pass is a sound statement about the group and is noted as such. Where the contract does not explain any group,
+ * those with a product are asked for the arithmetic of their operands: the epilogue of a product with narrow operands fails by that.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,8 @@ static bool may_join(const vn_study_t *s, const vn_node_t *n) {
     vn_op_info_t info;
     if (!*n->domain && strcmp(n->op, "Constant") == 0) return false;
     if (!vn_oracle_knows(s->model, n, &info)) return false;
-    return info.cls != VN_CLASS_CONTROL && info.cls != VN_CLASS_RANDOM && vn_model_function(s->model, n->domain, n->op, n->overload) == NULL;
+    return info.cls != VN_CLASS_CONTROL && info.cls != VN_CLASS_RANDOM &&
+           vn_model_function(s->model, n->domain, n->op, n->overload) == NULL;
 }
 
 /* One level: the producers of everything the group reads. False when nothing can be added. */
@@ -45,6 +47,14 @@ static bool grow(const vn_study_t *s, group_t *g) {
     return g->count > before;
 }
 
+/* Only products have operands that a back end rounds. */
+static bool has_contraction(const vn_study_t *s, const group_t *g) {
+    vn_op_info_t info;
+    for (int i = 0; i < g->count; ++i)
+        if (vn_oracle_knows(s->model, &s->model->graph->nodes[g->nodes[i]], &info) && info.cls == VN_CLASS_CONTRACTION) return true;
+    return false;
+}
+
 static bool made_inside(const vn_study_t *s, const group_t *g, const char *name) {
     const int p = vn_graph_producer(s->model->graph, name);
     return p >= 0 && holds(g, p);
@@ -58,12 +68,13 @@ static vn_status_t copy_node(vn_model_t *m, const vn_node_t *n, vn_error_t *err)
 }
 
 /* The group as a model of its own; its inputs are what nobody inside makes. */
-static vn_status_t build(const vn_study_t *s, const group_t *g, vn_operand_fn operand, const void *ctx, vn_model_t **out, vn_bundle_t *in, bool *complete,
-                         vn_error_t *err) {
+static vn_status_t build(const vn_study_t *s, const group_t *g, vn_operand_fn operand, const void *ctx, vn_model_t **out, vn_bundle_t *in,
+                         bool *complete, vn_error_t *err) {
     const vn_graph_t *graph = s->model->graph;
     *complete = true;
     VN_TRY(vn_model_new(s->model->ir_version, out, err));
-    for (int i = 0; i < s->model->n_opsets; ++i) VN_TRY(vn_model_set_opset(*out, s->model->opsets[i].domain, s->model->opsets[i].version, err));
+    for (int i = 0; i < s->model->n_opsets; ++i)
+        VN_TRY(vn_model_set_opset(*out, s->model->opsets[i].domain, s->model->opsets[i].version, err));
     for (int i = g->count - 1; i >= 0; --i) {
         const vn_node_t *n = &graph->nodes[g->nodes[i]];
         VN_TRY(copy_node(*out, n, err));
@@ -95,11 +106,18 @@ static void describe(const vn_study_t *s, const group_t *g, vn_finding_t *f) {
     for (int i = g->count - 1; i >= 0; --i)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.40s", *names ? "+" : "", s->model->graph->nodes[g->nodes[i]].op);
     snprintf(f->note, sizeof f->note, "fused: %.200s", names);
-    snprintf(f->words, sizeof f->words, "Not what this operator alone would give on the captured inputs; explained as one kernel with the operators before it (%.200s).", names);
+    if (is_named(f)) return; /* its words say which arithmetic */
+    snprintf(
+        f->words, sizeof f->words,
+        "Not what this operator alone would give on the captured inputs; explained as one kernel with the operators before it (%.200s).",
+        names);
 }
 
+static bool is_named(const vn_finding_t *f) { return f->verdict == VN_CONTRACT_MISMATCH && *f->cause; }
+
+/* `name`: the contract does not explain the group; does a hypothesis about its arithmetic? */
 static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand_fn operand, const void *ctx, const vn_value_t *const *got,
-                               vn_finding_t *findings, bool *explained, vn_error_t *err) {
+                               bool name, vn_finding_t *findings, bool *explained, vn_error_t *err) {
     const vn_node_t *last = &s->model->graph->nodes[g->nodes[0]];
     vn_model_t *m = NULL;
     vn_bundle_t in = {0};
@@ -113,21 +131,29 @@ static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand
     for (int k = 0; st == VN_OK && complete && k < last->n_outputs; ++k)
         if (*last->outputs[k] && n < 16) actual[n++] = got[k];
     vn_error_t why = {0};
-    if (st == VN_OK && complete && n == m->graph->n_outputs && vn_oracle_region(m, &in, &s->o->contract, VN_WANT_VARIANCE, refs, &why) == VN_OK) {
+    if (st == VN_OK && complete && n == m->graph->n_outputs &&
+        vn_oracle_region(m, &in, &s->o->contract, VN_WANT_VARIANCE, refs, &why) == VN_OK) {
         inputs = vn_alloc((size_t)m->graph->n_inputs + 1, sizeof *inputs);
         for (int k = 0; inputs && k < m->graph->n_inputs && st == VN_OK; ++k) {
             const vn_tensor_t *t = vn_bundle_find(&in, m->graph->inputs[k].name);
             inputs[k] = t ? vn_value_tensor(vn_tensor_retain(t)) : NULL;
         }
-        const vn_question_t q = {.model = m, .inputs = (const vn_value_t *const *)inputs, .contract = &s->o->contract, .refs = refs, .n_outputs = n, .actual = actual, .alpha = s->alpha,
-                                 .effort = VN_EFFORT_QUICK, .no_hypotheses = true};
+        const vn_question_t q = {.model = m,
+                                 .inputs = (const vn_value_t *const *)inputs,
+                                 .contract = &s->o->contract,
+                                 .refs = refs,
+                                 .n_outputs = n,
+                                 .actual = actual,
+                                 .alpha = s->alpha,
+                                 .effort = VN_EFFORT_QUICK,
+                                 .no_hypotheses = !name};
         st = inputs ? vn_judge(&q, fresh, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
         bool pass = st == VN_OK;
-        for (int k = 0; k < n && pass; ++k) pass = vn_verdict_passes(fresh[k].verdict);
+        for (int k = 0; k < n && pass; ++k) pass = vn_verdict_passes(fresh[k].verdict) || (name && is_named(&fresh[k]));
         for (int k = 0, j = 0; pass && k < last->n_outputs; ++k) {
             if (!*last->outputs[k]) continue;
             findings[k] = fresh[j++];
-            findings[k].verdict = VN_EXPLAINED;
+            if (!is_named(&findings[k])) findings[k].verdict = VN_EXPLAINED;
             describe(s, g, &findings[k]);
         }
         *explained = pass;
@@ -147,6 +173,9 @@ vn_status_t vn_study_fused(const vn_study_t *s, int node, vn_operand_fn operand,
     *explained = false;
     if (!may_join(s, &s->model->graph->nodes[node])) return VN_OK;
     for (int level = 0; level < MAX_LEVELS && !*explained && grow(s, &g); ++level)
-        VN_TRY(judge_group(s, &g, operand, ctx, got, findings, explained, err));
+        VN_TRY(judge_group(s, &g, operand, ctx, got, false, findings, explained, err));
+    g = (group_t){.nodes = {node}, .count = 1};
+    for (int level = 0; level < MAX_LEVELS && !*explained && grow(s, &g); ++level)
+        if (has_contraction(s, &g)) VN_TRY(judge_group(s, &g, operand, ctx, got, true, findings, explained, err));
     return VN_OK;
 }

@@ -14,7 +14,7 @@ typedef struct vn_seen {
     int64_t order;
 } vn_seen_t;
 
-enum { HASH_LIMIT = 1 << 20 };           /* inputs beyond this are not hashed: such tasks always run */
+enum { HASH_LIMIT = 1 << 20 };              /* inputs beyond this are not hashed: such tasks always run */
 static const size_t pack_limit = 24u << 20; /* bytes of inputs and planes that wait in one pack */
 
 static void task_clear(vn_task_t *t) {
@@ -73,7 +73,10 @@ static vn_status_t build(part_t *p, vn_model_t **model, vn_bundle_t *run_inputs,
         for (int k = 0; k < t->node.n_inputs && st == VN_OK; ++k) in[k] = t->inputs[k] ? t->inputs[k]->tensor : NULL;
         for (int k = 0; k < t->node.n_outputs && st == VN_OK; ++k) {
             const vn_ref_t *r = &t->refs[k];
-            types[k] = (vn_type_t){.kind = r->nested ? VN_TYPE_NONE : VN_TYPE_TENSOR, .dtype = r->dtype, .rank = r->rank, .dims = dims + (size_t)k * VN_MAX_RANK};
+            types[k] = (vn_type_t){.kind = r->nested ? VN_TYPE_NONE : VN_TYPE_TENSOR,
+                                   .dtype = r->dtype,
+                                   .rank = r->rank,
+                                   .dims = dims + (size_t)k * VN_MAX_RANK};
             for (int d = 0; d < r->rank; ++d) types[k].dims[d].value = r->dims[d];
         }
         const vn_component_t c = {.prefix = prefix, .node = &t->node, .inputs = in, .frozen = t->frozen, .out_types = types};
@@ -139,9 +142,18 @@ static vn_status_t judge_task(part_t *p, int i, int at, vn_error_t *err) {
         guard[k] = p->first[at].guard_broken;
         at++;
     }
-    vn_question_t q = {.model = s->model, .node = &t->node, .inputs = (const vn_value_t *const *)t->inputs, .contract = &s->o->contract, .refs = t->refs,
-                       .n_outputs = t->node.n_outputs, .actual = first, .actual2 = s->o->effort > VN_EFFORT_QUICK ? second : NULL,
-                       .poison_left = poison, .guard_broken = guard, .alpha = s->alpha, .effort = s->o->effort};
+    vn_question_t q = {.model = s->model,
+                       .node = &t->node,
+                       .inputs = (const vn_value_t *const *)t->inputs,
+                       .contract = &s->o->contract,
+                       .refs = t->refs,
+                       .n_outputs = t->node.n_outputs,
+                       .actual = first,
+                       .actual2 = s->o->effort > VN_EFFORT_QUICK ? second : NULL,
+                       .poison_left = poison,
+                       .guard_broken = guard,
+                       .alpha = s->alpha,
+                       .effort = s->o->effort};
     if (st == VN_OK) st = vn_judge(&q, findings, err);
     for (int k = 0; k < t->node.n_outputs && st == VN_OK; ++k) {
         if (!*t->node.outputs[k]) continue;
@@ -159,7 +171,8 @@ static vn_status_t failed_task(part_t *p, const vn_error_t *why, vn_error_t *err
     const vn_task_t *t = &p->s->pack[p->begin];
     for (int k = 0; k < t->node.n_outputs; ++k)
         if (*t->node.outputs[k])
-            VN_TRY(vn_row_plain(p->s->record, vn_verdict_of_status(why->status), why->text, t->path, &t->node, k, p->b->text, "isolated", t->order, err));
+            VN_TRY(vn_row_plain(p->s->record, vn_verdict_of_status(why->status), why->text, t->path, &t->node, k, p->b->text, "isolated",
+                                t->order, err));
     return VN_OK;
 }
 
@@ -261,10 +274,8 @@ static void task_key(vn_task_t *t) {
     vn_sha256_add(h, &t->node.n_outputs, sizeof t->node.n_outputs);
     for (int k = 0; k < t->node.n_inputs; ++k) {
         vn_sha256_add(h, &t->frozen[k], 1);
-        if (t->inputs[k] && vn_tensor_sha256(t->inputs[k]->tensor, hex, NULL) == VN_OK)
-            vn_sha256_add(h, hex, 64);
-        else
-            vn_sha256_add(h, "-", 1);
+        if (t->inputs[k] && vn_tensor_sha256(t->inputs[k]->tensor, hex, NULL) == VN_OK) vn_sha256_add(h, hex, 64);
+        else vn_sha256_add(h, "-", 1);
     }
     for (int k = 0; k < t->node.n_outputs; ++k) vn_sha256_add(h, *t->node.outputs[k] ? "+" : "-", 1);
     hash_attrs(h, &t->node);
@@ -308,7 +319,8 @@ static vn_status_t all_rows(vn_study_t *s, const vn_step_t *step, vn_verdict_t v
     for (int b = 0; b < s->n_backends; ++b) {
         if (!s->backends[b].worker) continue;
         for (int k = 0; k < step->node->n_outputs; ++k)
-            if (*step->node->outputs[k]) VN_TRY(vn_row_plain(s->record, v, words, path, step->node, k, s->backends[b].text, "isolated", s->steps, err));
+            if (*step->node->outputs[k])
+                VN_TRY(vn_row_plain(s->record, v, words, path, step->node, k, s->backends[b].text, "isolated", s->steps, err));
     }
     return VN_OK;
 }
@@ -351,7 +363,9 @@ static vn_status_t take_task(vn_study_t *s, const vn_step_t *step, const vn_op_i
         if (!step->inputs[k]) continue;
         t.inputs[k] = vn_value_retain(step->inputs[k]);
         t.frozen[k] = (k < 32 && (info->shape_like >> k & 1)) || is_fixed(step->graph, t.node.inputs[k]);
-        if (t.inputs[k]->kind == VN_VALUE_TENSOR && vn_dtype_storage(t.inputs[k]->tensor->dtype, t.inputs[k]->tensor->count, &n) && !t.frozen[k]) t.bytes += n;
+        if (t.inputs[k]->kind == VN_VALUE_TENSOR && vn_dtype_storage(t.inputs[k]->tensor->dtype, t.inputs[k]->tensor->count, &n) &&
+            !t.frozen[k])
+            t.bytes += n;
     }
     task_key(&t);
     const vn_seen_t *seen = seen_before(s, t.key);
@@ -360,7 +374,8 @@ static vn_status_t take_task(vn_study_t *s, const vn_step_t *step, const vn_op_i
             if (!s->backends[b].worker) continue;
             for (int k = 0; k < t.node.n_outputs; ++k) {
                 if (!*t.node.outputs[k]) continue;
-                vn_status_t st = vn_row_plain(s->record, VN_NOT_RUN, NULL, path, &t.node, k, s->backends[b].text, "isolated", s->steps, err);
+                vn_status_t st =
+                    vn_row_plain(s->record, VN_NOT_RUN, NULL, path, &t.node, k, s->backends[b].text, "isolated", s->steps, err);
                 if (st != VN_OK) {
                     task_clear(&t);
                     return st;

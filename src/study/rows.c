@@ -23,7 +23,8 @@ vn_verdict_t vn_verdict_of_status(vn_status_t s) {
     }
 }
 
-static vn_row_t *start(vn_record_t *r, const char *path, const vn_node_t *node, int k, const char *backend, const char *mode, int64_t order) {
+static vn_row_t *start(vn_record_t *r, const char *path, const vn_node_t *node, int k, const char *backend, const char *mode,
+                       int64_t order) {
     vn_row_t *row = vn_record_row(r);
     if (!row) return NULL;
     row->node = vn_record_string(r, path);
@@ -79,8 +80,8 @@ vn_status_t vn_row_from(vn_record_t *r, const vn_finding_t *f, const char *path,
     return VN_OK;
 }
 
-vn_status_t vn_row_plain(vn_record_t *r, vn_verdict_t v, const char *words, const char *path, const vn_node_t *node, int k, const char *backend,
-                         const char *mode, int64_t order, vn_error_t *err) {
+vn_status_t vn_row_plain(vn_record_t *r, vn_verdict_t v, const char *words, const char *path, const vn_node_t *node, int k,
+                         const char *backend, const char *mode, int64_t order, vn_error_t *err) {
     vn_row_t *row = start(r, path, node, k, backend, mode, order);
     if (!row) return vn_fail(err, VN_ERR_NOMEM, "no memory for a row");
     row->verdict = v;
@@ -97,7 +98,8 @@ vn_status_t vn_record_model(vn_record_t *r, const vn_model_t *m, const vn_bundle
     r->opset = vn_model_opset(m, "");
     r->nodes = m->graph->n_nodes;
     r->constants = 0;
-    for (int i = 0; i < m->graph->n_nodes; ++i) r->constants += !*m->graph->nodes[i].domain && strcmp(m->graph->nodes[i].op, "Constant") == 0;
+    for (int i = 0; i < m->graph->n_nodes; ++i)
+        r->constants += !*m->graph->nodes[i].domain && strcmp(m->graph->nodes[i].op, "Constant") == 0;
     for (int i = 0; i < inputs->count; ++i) {
         vn_tensor_describe(inputs->items[i].tensor, one, sizeof one);
         vn_text_printf(&text, "%s%s %s", i ? "  " : "", inputs->items[i].name, one);

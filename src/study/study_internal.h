@@ -8,21 +8,22 @@
 
 typedef struct vn_backend {
     vn_spec_t spec;
-    const char *text;  /* as given */
+    const char *text;    /* as given */
     vn_worker_t *worker; /* NULL: could not be started */
-    int index;         /* in record->backends */
+    int index;           /* in record->backends */
+    vn_bundle_t ends;    /* outputs of the unobserved run of the whole graph */
 } vn_backend_t;
 
 /** One operator of the trajectory, isolated. Owns its inputs and refs. */
 typedef struct vn_task {
-    vn_node_t node;     /* copy; arrays belong to the model */
-    const char *path;   /* in the record's arena */
+    vn_node_t node;   /* copy; arrays belong to the model */
+    const char *path; /* in the record's arena */
     int64_t order;
     vn_value_t **inputs;
     bool *frozen;
     vn_ref_t *refs;
     size_t bytes;
-    char key[65];       /* content hash, "" if too large to hash */
+    char key[65]; /* content hash, "" if too large to hash */
 } vn_task_t;
 
 enum { VN_PACK_TASKS = 96 };
@@ -34,7 +35,7 @@ typedef struct vn_study {
     vn_record_t *record;
     vn_backend_t *backends;
     int n_backends;
-    double alpha;         /* per question */
+    double alpha; /* per question */
     /* isolated phase */
     vn_task_t pack[VN_PACK_TASKS];
     int packed;
@@ -43,8 +44,8 @@ typedef struct vn_study {
     struct vn_seen *seen; /* hashes of tasks that ran, with their rows */
     int n_seen, seen_capacity;
     /* what the trajectory left for the later phases */
-    vn_bundle_t ends;     /* graph outputs of the trajectory */
-    vn_bundle_t constants; /* values of Constant nodes */
+    vn_bundle_t ends;         /* graph outputs of the trajectory */
+    vn_bundle_t constants;    /* values of Constant nodes */
     vn_output_spec_t *values; /* type and shape of every computed value of the top graph */
     int n_values, values_capacity;
 } vn_study_t;
@@ -55,8 +56,8 @@ vn_status_t vn_check_inputs(const vn_model_t *m, const vn_bundle_t *given, const
 /* rows.c */
 vn_status_t vn_row_from(vn_record_t *r, const vn_finding_t *f, const char *path, const vn_node_t *node, int k, const char *backend,
                         const char *mode, int64_t order, vn_error_t *err);
-vn_status_t vn_row_plain(vn_record_t *r, vn_verdict_t v, const char *words, const char *path, const vn_node_t *node, int k, const char *backend,
-                         const char *mode, int64_t order, vn_error_t *err);
+vn_status_t vn_row_plain(vn_record_t *r, vn_verdict_t v, const char *words, const char *path, const vn_node_t *node, int k,
+                         const char *backend, const char *mode, int64_t order, vn_error_t *err);
 vn_verdict_t vn_verdict_of_status(vn_status_t s);
 vn_status_t vn_record_model(vn_record_t *r, const vn_model_t *m, const vn_bundle_t *inputs, vn_error_t *err);
 int64_t vn_peak_resident(void);

@@ -11,8 +11,8 @@
 typedef struct whole {
     vn_study_t *s;
     vn_backend_t *b;
-    int n_ends;            /* graph outputs */
-    vn_output_t *ends;     /* unobserved */
+    int n_ends;        /* graph outputs */
+    vn_output_t *ends; /* unobserved */
     int n_captured;
     vn_output_spec_t *specs;
     vn_output_t *captured; /* observed: graph outputs and intermediates, sorted by name */
@@ -64,8 +64,8 @@ static vn_status_t concrete(const whole_t *w, const vn_model_t *m, vn_model_t **
 }
 
 /* A back end may refuse a model whose dimensions are open and take it when they are known: said in a note, and judged all the same. */
-static vn_status_t run_either(whole_t *w, const vn_model_t *m, int n, const vn_output_spec_t *specs, vn_output_t *out, const char *what, vn_error_t *why,
-                              vn_error_t *err) {
+static vn_status_t run_either(whole_t *w, const vn_model_t *m, int n, const vn_output_spec_t *specs, vn_output_t *out, const char *what,
+                              vn_error_t *why, vn_error_t *err) {
     run_model(w, m, n, specs, out, why);
     if (why->status != VN_ERR_UNSUPPORTED && why->status != VN_ERR_WORKER) return VN_OK;
     vn_model_t *fixed = NULL;
@@ -74,7 +74,8 @@ static vn_status_t run_either(whole_t *w, const vn_model_t *m, int n, const vn_o
     vn_status_t st = concrete(w, m, &fixed, &open, err);
     if (st == VN_OK && open) run_model(w, fixed, n, specs, out, &again);
     if (st == VN_OK && open && again.status == VN_OK) {
-        st = vn_record_note(w->s->record, "%s: %s: run with the dimensions of the given inputs, because with open ones it answered: %s", w->b->text, what, why->text);
+        st = vn_record_note(w->s->record, "%s: %s: run with the dimensions of the given inputs, because with open ones it answered: %s",
+                            w->b->text, what, why->text);
         *why = again;
     }
     vn_model_free(fixed);
@@ -113,9 +114,11 @@ static vn_status_t unobserved(whole_t *w, bool *ran, vn_error_t *err) {
         const vn_value_t *got = w->ends[k].value;
         vn_metrics_t m;
         vn_error_t differs = {0};
+        if (got && got->kind == VN_VALUE_TENSOR) VN_TRY(vn_bundle_add(&w->b->ends, g->outputs[k].name, got->tensor, err));
         if (!want || !got || got->kind != VN_VALUE_TENSOR || vn_dtype_kind(want->dtype) == VN_KIND_STRING) continue;
         if (vn_metrics(want, got->tensor, &m, &differs) != VN_OK) {
-            VN_TRY(vn_record_note(w->s->record, "%s: output %s differs in form from the reference trajectory: %s", w->b->text, g->outputs[k].name, differs.text));
+            VN_TRY(vn_record_note(w->s->record, "%s: output %s differs in form from the reference trajectory: %s", w->b->text,
+                                  g->outputs[k].name, differs.text));
             continue;
         }
         if (isnan(rec->drift_relative) || m.rms_relative > rec->drift_relative) {
@@ -147,7 +150,8 @@ static vn_status_t observe(whole_t *w, bool *ran, vn_error_t *err) {
         w->captured = vn_alloc((size_t)w->n_captured + 1, sizeof *w->captured);
         if (!w->specs || !w->captured) st = vn_fail(err, VN_ERR_NOMEM, "no memory");
     }
-    for (int k = 0; k < w->n_captured && st == VN_OK; ++k) w->specs[k] = (vn_output_spec_t){.name = marked->graph->outputs[k].name, .rank = -1};
+    for (int k = 0; k < w->n_captured && st == VN_OK; ++k)
+        w->specs[k] = (vn_output_spec_t){.name = marked->graph->outputs[k].name, .rank = -1};
     vn_error_t why = {0};
     if (st == VN_OK) {
         qsort(w->specs, (size_t)w->n_captured, sizeof *w->specs, by_spec_name);
@@ -197,7 +201,8 @@ static vn_status_t compare_ends(whole_t *w, vn_error_t *err) {
     }
     if (!which) return VN_OK;
     char text[300];
-    snprintf(text, sizeof text, "exposing intermediates changed %lld elements of the end outputs, most in %s (max %.3g): it fuses differently when watched",
+    snprintf(text, sizeof text,
+             "exposing intermediates changed %lld elements of the end outputs, most in %s (max %.3g): it fuses differently when watched",
              (long long)differ, which, largest);
     rec->observer = vn_record_string(w->s->record, text);
     rec->observer_max = largest;
@@ -249,8 +254,15 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
         eval = vn_oracle_node(s->model, n, (const vn_value_t *const *)in, NULL, &s->o->contract, VN_WANT_VARIANCE, refs, &why);
     if (st == VN_OK && eval == VN_ERR_NOMEM) st = vn_fail(err, eval, "%s", why.text);
     if (st == VN_OK && eval == VN_OK) {
-        const vn_question_t q = {.model = s->model, .node = n, .inputs = (const vn_value_t *const *)in, .contract = &s->o->contract, .refs = refs,
-                                 .n_outputs = n->n_outputs, .actual = got, .alpha = s->alpha, .effort = VN_EFFORT_QUICK};
+        const vn_question_t q = {.model = s->model,
+                                 .node = n,
+                                 .inputs = (const vn_value_t *const *)in,
+                                 .contract = &s->o->contract,
+                                 .refs = refs,
+                                 .n_outputs = n->n_outputs,
+                                 .actual = got,
+                                 .alpha = s->alpha,
+                                 .effort = VN_EFFORT_QUICK};
         st = vn_judge(&q, findings, err);
         bool odd = false, explained;
         for (int k = 0; k < n->n_outputs; ++k) odd |= findings[k].verdict == VN_BUG || findings[k].verdict == VN_SUSPECT;
@@ -259,11 +271,12 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
     for (int k = 0; k < n->n_outputs && st == VN_OK; ++k) {
         if (!*n->outputs[k]) continue;
         if (eval == VN_OK && !captured(w, n->outputs[k])) /* never asked for: only tensors are exposed */
-            st = vn_row_plain(s->record, VN_NOT_RUN, "a sequence or an optional: not captured", n->path, n, k, w->b->text, "in-situ", order, err);
-        else if (eval == VN_OK)
-            st = vn_row_from(s->record, &findings[k], n->path, n, k, w->b->text, "in-situ", order, err);
+            st = vn_row_plain(s->record, VN_NOT_RUN, "a sequence or an optional: not captured", n->path, n, k, w->b->text, "in-situ", order,
+                              err);
+        else if (eval == VN_OK) st = vn_row_from(s->record, &findings[k], n->path, n, k, w->b->text, "in-situ", order, err);
         else
-            st = vn_row_plain(s->record, eval == VN_ERR_UNSUPPORTED ? VN_UNSUPPORTED : VN_NOT_RUN, why.text, n->path, n, k, w->b->text, "in-situ", order, err);
+            st = vn_row_plain(s->record, eval == VN_ERR_UNSUPPORTED ? VN_UNSUPPORTED : VN_NOT_RUN, why.text, n->path, n, k, w->b->text,
+                              "in-situ", order, err);
     }
     for (int k = 0; in && k < n->n_inputs; ++k) vn_value_free(in[k]);
     for (int k = 0; refs && k < n->n_outputs; ++k) vn_ref_free(&refs[k]);
@@ -302,8 +315,8 @@ static vn_status_t in_situ(whole_t *w, vn_error_t *err) {
         if (vn_oracle_knows(w->s->model, n, &info) && info.cls == VN_CLASS_CONTROL) {
             for (int k = 0; k < n->n_outputs && st == VN_OK; ++k)
                 if (*n->outputs[k])
-                    st = vn_row_plain(w->s->record, VN_NOT_RUN, "control flow: the bodies' intermediates are not captured", n->path, n, k, w->b->text,
-                                      "in-situ", w->s->steps + 2 + i, err);
+                    st = vn_row_plain(w->s->record, VN_NOT_RUN, "control flow: the bodies' intermediates are not captured", n->path, n, k,
+                                      w->b->text, "in-situ", w->s->steps + 2 + i, err);
         } else {
             st = in_situ_node(w, n, w->s->steps + 2 + i, err);
         }

@@ -11,6 +11,7 @@ void vn_output_idle(const vn_output_t *o) {
     const vn_tensor_t *t = o->value->tensor;
     /* Strings are unpacked into heap memory; everything else lies in a shared segment, where dropping pages loses nothing. */
     if (t->dtype == VN_STRING || !vn_dtype_storage(t->dtype, t->count, &bytes)) return;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)t->data + page - 1) / page * page, end = ((uintptr_t)t->data + bytes) / page * page;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)t->data + page - 1) / page * page,
+                    end = ((uintptr_t)t->data + bytes) / page * page;
     if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }

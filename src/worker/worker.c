@@ -236,7 +236,8 @@ static vn_status_t room_for_session(vn_worker_t *w, vn_error_t *err) {
 }
 
 /* Asks the worker to load what the segment holds; closes the segment. */
-static vn_status_t load_segment(vn_worker_t *w, vn_shm_t *shm, size_t size, const char *format, const char *folder, int64_t *session, vn_error_t *err) {
+static vn_status_t load_segment(vn_worker_t *w, vn_shm_t *shm, size_t size, const char *format, const char *folder, int64_t *session,
+                                vn_error_t *err) {
     const int64_t id = ++w->next_session;
     json_t *rq = json_pack("{s:s,s:I,s:s,s:s,s:I}", "cmd", "load", "session", (json_int_t)id, "format", format ? format : "onnx", "shm",
                            shm->name, "size", (json_int_t)size);

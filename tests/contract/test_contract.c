@@ -6,8 +6,13 @@
 
 VN_TEST(contract, text_goes_round) {
     static const char *const texts[] = {
-        "operand=f32,accumulator=f32,result=f32", "operand=tf32-rna,accumulator=f32", "accumulator=f16,function_ulp=2.5", "ieee", "portable",
-        "fast", "operand=bf16,accumulator=f32,result=bf16,intermediate=f16,subnormals=ftz",
+        "operand=f32,accumulator=f32,result=f32",
+        "operand=tf32-rna,accumulator=f32",
+        "accumulator=f16,function_ulp=2.5",
+        "ieee",
+        "portable",
+        "fast",
+        "operand=bf16,accumulator=f32,result=bf16,intermediate=f16,subnormals=ftz",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
         vn_contract_t a, b;
@@ -25,8 +30,13 @@ VN_TEST(contract, errors_name_the_key) {
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"operand=f33", "'f33' is no value for 'operand'"}, {"speed=fast", "unknown key 'speed'"}, {"operand", "no KEY=VALUE"},
-        {"function_ulp=-1", "'-1' is no value"}, {"function_ulp=nan", "no value"}, {",", "expected KEY=VALUE"}, {"subnormals=maybe", "no value"},
+        {"operand=f33", "'f33' is no value for 'operand'"},
+        {"speed=fast", "unknown key 'speed'"},
+        {"operand", "no KEY=VALUE"},
+        {"function_ulp=-1", "'-1' is no value"},
+        {"function_ulp=nan", "no value"},
+        {",", "expected KEY=VALUE"},
+        {"subnormals=maybe", "no value"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
         vn_contract_t c;

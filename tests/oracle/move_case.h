@@ -30,8 +30,15 @@ static inline void mc_new(mc_t *c, const char *op, int64_t version) {
     c->model.opsets = &c->opset;
     c->model.n_opsets = 1;
     for (int k = 0; k < MC_MAX; ++k) c->in_names[k] = c->out_names[k] = names[k];
-    c->node = (vn_node_t){.name = "node", .path = "node", .op = op, .domain = "", .overload = "", .inputs = c->in_names, .outputs = c->out_names,
-                          .attrs = c->attrs, .n_outputs = 1};
+    c->node = (vn_node_t){.name = "node",
+                          .path = "node",
+                          .op = op,
+                          .domain = "",
+                          .overload = "",
+                          .inputs = c->in_names,
+                          .outputs = c->out_names,
+                          .attrs = c->attrs,
+                          .n_outputs = 1};
 }
 
 /* Takes over t; NULL: absent. */
@@ -69,8 +76,14 @@ static inline vn_status_t mc_check_infer(mc_t *c) {
     vn_tensor_t bare[MC_MAX];
     vn_arg_t in[MC_MAX] = {{0}};
     vn_ref_t out[MC_MAX] = {{0}};
-    vn_eval_t e = {.model = &c->model, .node = &c->node, .version = c->opset.version, .n_in = c->node.n_inputs, .n_out = c->node.n_outputs,
-                   .in = in, .out = out, .err = &c->err};
+    vn_eval_t e = {.model = &c->model,
+                   .node = &c->node,
+                   .version = c->opset.version,
+                   .n_in = c->node.n_inputs,
+                   .n_out = c->node.n_outputs,
+                   .in = in,
+                   .out = out,
+                   .err = &c->err};
     if (!row->infer) return VN_OK;
     for (int k = 0; k < c->node.n_inputs; ++k) {
         if (!c->in[k] || c->in[k]->kind != VN_VALUE_TENSOR) continue;
@@ -81,7 +94,8 @@ static inline vn_status_t mc_check_infer(mc_t *c) {
     vn_status_t s = row->infer(&e);
     for (int k = 0; k < c->node.n_outputs && s == VN_OK; ++k) {
         const vn_ref_t *a = &out[k], *b = &c->out[k];
-        const bool same = a->dtype == b->dtype && a->rank == b->rank && a->count == b->count && memcmp(a->dims, b->dims, (size_t)a->rank * 8) == 0;
+        const bool same =
+            a->dtype == b->dtype && a->rank == b->rank && a->count == b->count && memcmp(a->dims, b->dims, (size_t)a->rank * 8) == 0;
         if (!same) s = vn_fail(&c->err, VN_ERR_INTERNAL, "infer of %s says something else than eval", c->node.op);
     }
     return s;
@@ -107,7 +121,8 @@ static inline int mc_faults(vn_test_t *t, mc_t *c) {
         const vn_status_t s = mc_run_once(c);
         vn_alloc_fail_at(0);
         if (s == VN_OK) return n - 1;
-        if (s != VN_ERR_NOMEM) vn_test_fail(t, __FILE__, __LINE__, "%s: allocation %d fails: %s (%s)", c->node.op, n, vn_status_name(s), c->err.text);
+        if (s != VN_ERR_NOMEM)
+            vn_test_fail(t, __FILE__, __LINE__, "%s: allocation %d fails: %s (%s)", c->node.op, n, vn_status_name(s), c->err.text);
         for (int k = 0; k < c->node.n_outputs; ++k) vn_ref_free(&c->out[k]);
     }
 }
@@ -133,10 +148,8 @@ static inline vn_tensor_t *mc_i64(int64_t n, const int64_t *v) {
 }
 static inline vn_tensor_t *mc_scalar(vn_dtype_t t, double v) {
     vn_tensor_t *x = mc_tensor(t, 0, NULL);
-    if (vn_dtype_is_float(t))
-        vn_tensor_set_f64(x, 0, v);
-    else
-        vn_tensor_set_i64(x, 0, (int64_t)v);
+    if (vn_dtype_is_float(t)) vn_tensor_set_f64(x, 0, v);
+    else vn_tensor_set_i64(x, 0, (int64_t)v);
     return x;
 }
 static inline vn_tensor_t *mc_f32(int rank, const int64_t *dims, const double *v) {
@@ -145,7 +158,8 @@ static inline vn_tensor_t *mc_f32(int rank, const int64_t *dims, const double *v
     return x;
 }
 #define MC_I64(...) mc_i64((int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
-#define MC_DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__}
+#define MC_DIMS(...) \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) { __VA_ARGS__ }
 
 /* Random bits (strings: short words), any type. */
 static inline vn_tensor_t *mc_random(vn_rng_t *rng, vn_dtype_t t, int rank, const int64_t *dims) {
@@ -176,7 +190,8 @@ static inline bool mc_same(const vn_tensor_t *a, int64_t i, const vn_tensor_t *b
     }
     if (vn_dtype_bits(a->dtype) < 8) return vn_tensor_bits(a, i) == (j < 0 ? 0 : vn_tensor_bits(b, j));
     const size_t size = (size_t)vn_dtype_bits(a->dtype) / 8;
-    return memcmp((const char *)a->data + (size_t)i * size, j < 0 ? (const char *)zero : (const char *)b->data + (size_t)j * size, size) == 0;
+    return memcmp((const char *)a->data + (size_t)i * size, j < 0 ? (const char *)zero : (const char *)b->data + (size_t)j * size, size) ==
+           0;
 }
 
 /* Coordinates of element i, by division. */

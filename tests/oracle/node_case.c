@@ -69,8 +69,8 @@ static int check(const char *name, const vn_ref_t *r, const vn_tensor_t *got) {
         }
     }
     if (outside) {
-        printf("%s %s: %lld of %lld outside, first at %lld: expected %.9g (0x%llx), oracle %.17g (0x%llx), bound %.3g, worst %.3g\n", name, a,
-               (long long)outside, (long long)got->count, (long long)first, vn_tensor_get_f64(got, first),
+        printf("%s %s: %lld of %lld outside, first at %lld: expected %.9g (0x%llx), oracle %.17g (0x%llx), bound %.3g, worst %.3g\n", name,
+               a, (long long)outside, (long long)got->count, (long long)first, vn_tensor_get_f64(got, first),
                (unsigned long long)vn_tensor_bits(got, first), r->value ? r->value[first] : vn_tensor_get_f64(r->tensor, first),
                (unsigned long long)vn_tensor_bits(r->tensor, first), r->bound ? r->bound[first] : 0.0, worst);
         return 1;

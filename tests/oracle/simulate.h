@@ -8,7 +8,9 @@
 
 typedef enum sim_order { SIM_FORWARD, SIM_BACKWARD, SIM_PAIRWISE, SIM_LANES, SIM_BLOCKS, SIM_ORDERS } sim_order_t;
 
-static inline double sim(vn_format_t f, double x) { return f == VN_FMT_F32 ? (double)(float)x : f == VN_FMT_F64 ? x : vn_round_to(f, x, VN_RNE, false); }
+static inline double sim(vn_format_t f, double x) {
+    return f == VN_FMT_F32 ? (double)(float)x : f == VN_FMT_F64 ? x : vn_round_to(f, x, VN_RNE, false);
+}
 
 static inline double sim_pairwise(vn_format_t f, const double *x, int64_t n) {
     if (n == 1) return x[0];

@@ -31,7 +31,8 @@ static void exact(const heads_t *x, double *out) {
                 long double s[K], top = -INFINITY, l = 0, o[DV] = {0};
                 for (int j = 0; j < K; ++j) {
                     long double dot = 0;
-                    for (int c = 0; c < D; ++c) dot += (long double)x->q[((b * H + h) * Q + i) * D + c] * x->k[((b * HK + h / (H / HK)) * K + j) * D + c];
+                    for (int c = 0; c < D; ++c)
+                        dot += (long double)x->q[((b * H + h) * Q + i) * D + c] * x->k[((b * HK + h / (H / HK)) * K + j) * D + c];
                     s[j] = dot * x->scale;
                     if (x->softcap > 0) s[j] = x->softcap * tanhl(s[j] / x->softcap);
                     s[j] += x->mask[i * K + j];
@@ -55,7 +56,8 @@ static void execute(vn_format_t f, vn_format_t fp, int block, const heads_t *x, 
                 double s[K], m = -INFINITY, l = 0, o[DV] = {0};
                 for (int j = 0; j < K; ++j) {
                     double dot = 0;
-                    for (int c = 0; c < D; ++c) dot = sim(f, dot + sim(f, x->q[((b * H + h) * Q + i) * D + c] * x->k[((b * HK + h / (H / HK)) * K + j) * D + c]));
+                    for (int c = 0; c < D; ++c)
+                        dot = sim(f, dot + sim(f, x->q[((b * H + h) * Q + i) * D + c] * x->k[((b * HK + h / (H / HK)) * K + j) * D + c]));
                     s[j] = sim(f, dot * sim(f, x->scale));
                     if (x->softcap > 0) s[j] = sim(f, x->softcap * sim(f, tanh(sim(f, s[j] / x->softcap))));
                     s[j] = sim(f, s[j] + x->mask[i * K + j]);
@@ -76,7 +78,8 @@ static void execute(vn_format_t f, vn_format_t fp, int block, const heads_t *x, 
                     for (int j = j0; j < end; ++j) {
                         const double p = sim(f, exp(sim(f, s[j] - m))), stored = sim(fp, p);
                         l = sim(f, l + p);
-                        for (int c = 0; c < DV; ++c) o[c] = sim(f, o[c] + sim(f, stored * x->v[((b * HK + h / (H / HK)) * K + j) * DV + c]));
+                        for (int c = 0; c < DV; ++c)
+                            o[c] = sim(f, o[c] + sim(f, stored * x->v[((b * HK + h / (H / HK)) * K + j) * DV + c]));
                     }
                 }
                 for (int c = 0; c < DV; ++c) out[((b * H + h) * Q + i) * DV + c] = m > -INFINITY ? sim(f, o[c] / l) : 0;
@@ -99,7 +102,8 @@ static one_node_t node(vn_test_t *t, vn_dtype_t type, const heads_t *x, bool mas
 }
 
 /* output_f: type that the result is stored in after f. */
-static double hold(vn_test_t *t, vn_format_t data_f, vn_format_t f, vn_format_t fp, vn_format_t output_f, vn_dtype_t type, const char *contract, bool wide) {
+static double hold(vn_test_t *t, vn_format_t data_f, vn_format_t f, vn_format_t fp, vn_format_t output_f, vn_dtype_t type,
+                   const char *contract, bool wide) {
     vn_rng_t rng = vn_test_rng(t);
     double worst = 0, y[B * H * Q * DV], z[B * H * Q * DV];
     for (int i = 0; i < 12; ++i) {
@@ -117,7 +121,9 @@ static double hold(vn_test_t *t, vn_format_t data_f, vn_format_t f, vn_format_t 
             execute(f, fp, block, &x, y);
             for (int e = 0; e < B * H * Q * DV; ++e) {
                 const double b = wide ? c.out[0].wide[e] : c.out[0].bound[e], q = sim_ratio(sim(output_f, y[e]), z[e], b);
-                if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "case %d, block %d, element %d: %a for %a, bound %a, ratio %g", i, block, e, y[e], z[e], b, q);
+                if (q > 1)
+                    vn_test_fail(t, __FILE__, __LINE__, "case %d, block %d, element %d: %a for %a, bound %a, ratio %g", i, block, e, y[e],
+                                 z[e], b, q);
                 if (b < INFINITY) worst = fmax(worst, q);
                 VN_ASSERT(t, c.out[0].var[e] >= 0);
             }
@@ -131,7 +137,8 @@ VN_TEST(attention, direct_and_flash_hold_in_f32) {
     VN_ASSERT_GE(t, hold(t, VN_FMT_F32, VN_FMT_F32, VN_FMT_F32, VN_FMT_F32, VN_F32, "operand=f32,accumulator=f32", false), 0.02);
 }
 VN_TEST(attention, f16_storage_with_f16_weights) {
-    VN_ASSERT_GE(t, hold(t, VN_FMT_F16, VN_FMT_F32, VN_FMT_F16, VN_FMT_F16, VN_F16, "operand=f16,accumulator=f32,intermediate=f16", false), 0.2);
+    VN_ASSERT_GE(t, hold(t, VN_FMT_F16, VN_FMT_F32, VN_FMT_F16, VN_FMT_F16, VN_F16, "operand=f16,accumulator=f32,intermediate=f16", false),
+                 0.2);
 }
 VN_TEST(attention, bf16_weights_need_their_contract) {
     hold(t, VN_FMT_F32, VN_FMT_F32, VN_FMT_BF16, VN_FMT_F32, VN_F32, "operand=f32,accumulator=f32,intermediate=bf16", false);
@@ -147,7 +154,9 @@ VN_TEST(attention, bf16_weights_need_their_contract) {
     VN_ASSERT_GT(t, outside, B * H * Q * DV / 2);
     one_free(&c);
 }
-VN_TEST(attention, f16_everywhere_holds) { hold(t, VN_FMT_F16, VN_FMT_F16, VN_FMT_F16, VN_FMT_F16, VN_F16, "operand=f16,accumulator=f16", false); }
+VN_TEST(attention, f16_everywhere_holds) {
+    hold(t, VN_FMT_F16, VN_FMT_F16, VN_FMT_F16, VN_FMT_F16, VN_F16, "operand=f16,accumulator=f16", false);
+}
 
 VN_TEST(attention, scale_or_mask_left_out_is_outside) {
     vn_rng_t rng = vn_test_rng(t);
@@ -161,8 +170,7 @@ VN_TEST(attention, scale_or_mask_left_out_is_outside) {
         int outside = 0;
         if (fault)
             for (int i = 0; i < Q * K; ++i) bad.mask[i] = 0, bad.seen[0][i / K][i % K] = bad.seen[1][i / K][i % K] = true;
-        else
-            bad.scale = 1;
+        else bad.scale = 1;
         execute(VN_FMT_F32, VN_FMT_F32, 0, &bad, y);
         for (int e = 0; e < B * H * Q * DV; ++e) outside += fabs(y[e] - c.out[0].value[e]) > c.out[0].bound[e];
         VN_ASSERT_GT(t, outside, B * H * Q * DV * 9 / 10);
@@ -252,7 +260,11 @@ VN_TEST(attention, rotary_pairs) {
     for (int i = 0; i < 60; ++i) {
         const bool pairs = i % 2;
         for (int k = 0; k < T * S; ++k) x[k] = sim(VN_FMT_F32, vn_rng_normal(&rng));
-        one_node_t c = {.op = "RotaryEmbedding", .version = 23, .n_in = 4, .contract = "operand=f32,accumulator=f32", .want = VN_WANT_VARIANCE,
+        one_node_t c = {.op = "RotaryEmbedding",
+                        .version = 23,
+                        .n_in = 4,
+                        .contract = "operand=f32,accumulator=f32",
+                        .want = VN_WANT_VARIANCE,
                         .attrs = {{"interleaved", ONE_INT, pairs, NULL}, {"rotary_embedding_dim", ONE_INT, R, NULL}}};
         c.in[0] = one_tensor(t, VN_F32, 4, (int64_t[]){1, 1, T, S});
         vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
@@ -266,7 +278,8 @@ VN_TEST(attention, rotary_pairs) {
         for (int k = 0; k < T; ++k)
             for (int p = 0; p < R / 2; ++p) {
                 const int a = k * S + (pairs ? 2 * p : p), b = k * S + (pairs ? 2 * p + 1 : R / 2 + p), at = (2 * k + 1) * R / 2 + p;
-                const float plain = (float)(cosine[at] * x[a]) - (float)(sine[at] * x[b]), fused = fmaf((float)sine[at], (float)x[a], (float)(cosine[at] * x[b]));
+                const float plain = (float)(cosine[at] * x[a]) - (float)(sine[at] * x[b]),
+                            fused = fmaf((float)sine[at], (float)x[a], (float)(cosine[at] * x[b]));
                 worst = fmax(worst, sim_ratio(plain, cosine[at] * x[a] - sine[at] * x[b], c.out[0].bound[a]));
                 worst = fmax(worst, sim_ratio(fused, sine[at] * x[a] + cosine[at] * x[b], c.out[0].bound[b]));
                 VN_ASSERT_LE(t, fabs(c.out[0].value[b] - sine[at] * x[a] - cosine[at] * x[b]), 1e-15);
@@ -279,7 +292,8 @@ VN_TEST(attention, rotary_pairs) {
     VN_ASSERT_GE(t, worst, 0.5);
 }
 
-VN_TEST_MAIN(VN_CASE(attention, direct_and_flash_hold_in_f32), VN_CASE(attention, f16_storage_with_f16_weights), VN_CASE(attention, bf16_weights_need_their_contract),
-             VN_CASE(attention, f16_everywhere_holds), VN_CASE(attention, scale_or_mask_left_out_is_outside),
-             VN_CASE(attention, masks_stand_at_the_bottom_right), VN_CASE(attention, scores_are_an_output),
-             VN_CASE(attention, nan_in_a_forbidden_key_has_two_readings), VN_CASE(attention, rotary_pairs))
+VN_TEST_MAIN(VN_CASE(attention, direct_and_flash_hold_in_f32), VN_CASE(attention, f16_storage_with_f16_weights),
+             VN_CASE(attention, bf16_weights_need_their_contract), VN_CASE(attention, f16_everywhere_holds),
+             VN_CASE(attention, scale_or_mask_left_out_is_outside), VN_CASE(attention, masks_stand_at_the_bottom_right),
+             VN_CASE(attention, scores_are_an_output), VN_CASE(attention, nan_in_a_forbidden_key_has_two_readings),
+             VN_CASE(attention, rotary_pairs))

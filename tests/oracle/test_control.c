@@ -62,7 +62,7 @@ VN_TEST(control, loop_forms) {
         {100, 1, 6, 15}, /* the condition: 0+1+2+3+4+5 >= 12 */
         {-1, 1, 6, 15},  /* condition alone */
         {8, -1, 8, 28},  /* trip count alone: the body's condition is ignored */
-        {0, 1, 0, 0}, {3, 0, 0, 0},
+        {0, 1, 0, 0},    {3, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         body_t b = counting(t, 12);
@@ -237,7 +237,8 @@ VN_TEST(control, allocation_faults) {
 
 /* ---- regions: x * w, uncertain by one rounding, then an operator of movement or choice ---- */
 
-static void run_region(vn_test_t *t, const char *op, vn_tensor_t *x, double w, int n_extra, vn_tensor_t **extra, int n_out, vn_ref_t *refs) {
+static void run_region(vn_test_t *t, const char *op, vn_tensor_t *x, double w, int n_extra, vn_tensor_t **extra, int n_out,
+                       vn_ref_t *refs) {
     static const char *const names[] = {"p", "e0", "e1", "e2"}, *const outs[] = {"y", "z"};
     body_t b = body_new();
     vn_error_t err = {0};
@@ -307,13 +308,15 @@ VN_TEST(region, scatter_adds_uncertainties) {
     const double x[] = {3, 4};
     vn_ref_t r[1] = {{0}};
     vn_tensor_t *extra[2] = {MC_I64(0, 0), mc_f32(MC_DIMS(2), (double[]){0.5, 0.25})};
-    run_region(t, "ScatterElements", mc_f32(MC_DIMS(2), x), 1.1, 2, extra, 1, r); /* reduction none: place 0 is open, place 1 is the product */
+    run_region(t, "ScatterElements", mc_f32(MC_DIMS(2), x), 1.1, 2, extra, 1,
+               r); /* reduction none: place 0 is open, place 1 is the product */
     VN_ASSERT_EQ(t, r[0].flags[0], VN_EL_VOID);
     VN_ASSERT_DEQ(t, r[0].value[1], 4 * (double)1.1f);
     VN_ASSERT_GT(t, r[0].bound[1], 0);
     vn_ref_free(&r[0]);
 }
 
-VN_TEST_MAIN(VN_CASE(control, allocation_faults), VN_CASE(control, loop_forms), VN_CASE(control, branches), VN_CASE(control, scan_directions_and_axes),
-             VN_CASE(control, scan_of_opset_8_pads_short_samples), VN_CASE(control, sequence_map), VN_CASE(region, uncertainty_moves_with_the_elements),
+VN_TEST_MAIN(VN_CASE(control, allocation_faults), VN_CASE(control, loop_forms), VN_CASE(control, branches),
+             VN_CASE(control, scan_directions_and_axes), VN_CASE(control, scan_of_opset_8_pads_short_samples),
+             VN_CASE(control, sequence_map), VN_CASE(region, uncertainty_moves_with_the_elements),
              VN_CASE(region, close_values_leave_the_index_open), VN_CASE(region, scatter_adds_uncertainties))

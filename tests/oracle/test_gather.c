@@ -12,7 +12,8 @@ VN_TEST(gather, along_an_axis_is_its_twin) {
     vn_rng_t rng = vn_test_rng(t);
     for (int n = 0; n < 150 * vn_test_scale(t); ++n) {
         int64_t dims[3] = {1, 1, 1}, idims[2], c[VN_MAX_RANK];
-        const int rank = 1 + (int)vn_rng_below(&rng, 3), irank = mc_random_dims(&rng, 2, 3, idims), axis = (int)vn_rng_below(&rng, (uint64_t)rank);
+        const int rank = 1 + (int)vn_rng_below(&rng, 3), irank = mc_random_dims(&rng, 2, 3, idims),
+                  axis = (int)vn_rng_below(&rng, (uint64_t)rank);
         for (int k = 0; k < rank; ++k) dims[k] = 1 + (int64_t)vn_rng_below(&rng, 4);
         mc_t g;
         mc_new(&g, "Gather", 13);
@@ -186,7 +187,9 @@ VN_TEST(generate, constants_shapes_and_eyes) {
     mc_in(&c, MC_I64(1 << 20, 1 << 20, 4));
     VN_ASSERT_EQ(t, mc_run(&c), VN_ERR_RANGE);
     mc_free(&c);
-    static const int64_t sides[] = {2, 3, 5}, ends[][4] = {{0, 3, 0, 3}, {-1, 3, 2, 1}, {1, -1, 1, 1}, {-9, 9, 0, 3}, {2, 1, 0, 0}}; /* start, end -> first, count */
+    static const int64_t sides[] = {2, 3, 5},
+                         ends[][4] = {
+                             {0, 3, 0, 3}, {-1, 3, 2, 1}, {1, -1, 1, 1}, {-9, 9, 0, 3}, {2, 1, 0, 0}}; /* start, end -> first, count */
     for (int i = 0; i < 5; ++i) {
         mc_new(&c, "Shape", 15);
         mc_in(&c, mc_tensor(VN_U4, MC_DIMS(2, 3, 5)));
@@ -214,12 +217,18 @@ VN_TEST(generate, range_counts_exactly) {
         double start, limit, delta;
         int64_t n; /* -1: by the walk below alone */
     } cases[] = {
-        {VN_F32, 0, 10, 1, 10}, {VN_F32, 5, -5, -2, 5}, {VN_I32, 10, 4, -2, 3}, {VN_I64, 3, 3, 1, 0}, {VN_F32, 1, 0, 1, 0},
+        {VN_F32, 0, 10, 1, 10},
+        {VN_F32, 5, -5, -2, 5},
+        {VN_I32, 10, 4, -2, 3},
+        {VN_I64, 3, 3, 1, 0},
+        {VN_F32, 1, 0, 1, 0},
         {VN_F32, 0, 16777217.0, 16777216.0, 1}, /* the limit is rounded to 2^24 on the way in */
         {VN_F64, 0, 0.3, 0.1, 3},               /* 3 * 0.1 > 0.3 exactly, though the quotient rounds to 3 */
         {VN_F32, 0, 3.0000002384185791, 1, 4},
         {VN_F32, -1, 2.384185791015625e-07, 1.00000011920929, 2}, /* the quotient 1 + 2^-23 - ... must not be rounded down */
-        {VN_F32, 0, 16777216.0, 16777214.0, 2}, {VN_F32, -7.3, 100.1, 0.37, -1}, {VN_F64, 3.3, -2.2, -0.011, -1},
+        {VN_F32, 0, 16777216.0, 16777214.0, 2},
+        {VN_F32, -7.3, 100.1, 0.37, -1},
+        {VN_F64, 3.3, -2.2, -0.011, -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         mc_t c;
@@ -230,13 +239,17 @@ VN_TEST(generate, range_counts_exactly) {
         VN_ASSERT_OK_ERR(t, mc_run(&c), c.err);
         /* the twin: walk with exact products of small i */
         int64_t n = 0;
-        const double start = vn_tensor_get_f64(c.in[0]->tensor, 0), limit = vn_tensor_get_f64(c.in[1]->tensor, 0), delta = vn_tensor_get_f64(c.in[2]->tensor, 0);
+        const double start = vn_tensor_get_f64(c.in[0]->tensor, 0), limit = vn_tensor_get_f64(c.in[1]->tensor, 0),
+                     delta = vn_tensor_get_f64(c.in[2]->tensor, 0);
         while (delta > 0 ? __builtin_fma((double)n, delta, start - limit) < 0 : __builtin_fma((double)n, delta, start - limit) > 0) ++n;
         VN_ASSERT_EQ(t, c.out[0].count, n);
         if (cases[i].n >= 0) VN_ASSERT_EQ(t, n, cases[i].n);
         for (int64_t k = 0; k < n; ++k) {
             const double y = __builtin_fma((double)k, delta, start);
-            VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].tensor, k), cases[i].t == VN_F32 ? (double)(float)y : cases[i].t == VN_F64 ? c.out[0].value[k] : y);
+            VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].tensor, k),
+                          cases[i].t == VN_F32   ? (double)(float)y
+                          : cases[i].t == VN_F64 ? c.out[0].value[k]
+                                                 : y);
         }
         mc_free(&c);
     }
@@ -470,7 +483,8 @@ VN_TEST(sequence, optionals) {
 }
 
 VN_TEST_MAIN(VN_CASE(gather, along_an_axis_is_its_twin), VN_CASE(gather, elements_is_its_twin), VN_CASE(gather, nd_is_its_twin),
-             VN_CASE(gather, index_out_of_range_is_void), VN_CASE(gather, compress_and_reverse), VN_CASE(generate, one_hot_out_of_range_by_version),
-             VN_CASE(generate, constants_shapes_and_eyes), VN_CASE(generate, range_counts_exactly), VN_CASE(generate, range_bound_true_tight_sharp),
-             VN_CASE(unique, non_zero), VN_CASE(unique, is_its_twin), VN_CASE(unique, rows_strings_and_nan), VN_CASE(sequence, insert_erase_at),
+             VN_CASE(gather, index_out_of_range_is_void), VN_CASE(gather, compress_and_reverse),
+             VN_CASE(generate, one_hot_out_of_range_by_version), VN_CASE(generate, constants_shapes_and_eyes),
+             VN_CASE(generate, range_counts_exactly), VN_CASE(generate, range_bound_true_tight_sharp), VN_CASE(unique, non_zero),
+             VN_CASE(unique, is_its_twin), VN_CASE(unique, rows_strings_and_nan), VN_CASE(sequence, insert_erase_at),
              VN_CASE(sequence, split_and_join_is_identity), VN_CASE(sequence, optionals))

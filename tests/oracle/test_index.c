@@ -34,7 +34,10 @@ VN_TEST(arg, is_its_twin) {
         for (int64_t i = 0; i < out->count; ++i) {
             int64_t flat = i;
             for (int k = 2; k >= 0; --k) {
-                if (k == axis) { c[k] = 0; continue; }
+                if (k == axis) {
+                    c[k] = 0;
+                    continue;
+                }
                 c[k] = flat % dims[k];
                 flat /= dims[k];
             }
@@ -272,7 +275,8 @@ VN_TEST(random, dropout_by_mode_and_version) {
         double ratio;
         bool random;
         vn_dtype_t mask;
-    } cases[] = {{7, -1, .5, false, VN_F32}, {10, -1, .5, false, VN_BOOL}, {13, -1, .5, false, VN_BOOL}, {13, 0, .5, false, VN_BOOL}, {13, 1, .5, true, VN_BOOL}, {13, 1, 0, false, VN_BOOL}};
+    } cases[] = {{7, -1, .5, false, VN_F32},  {10, -1, .5, false, VN_BOOL}, {13, -1, .5, false, VN_BOOL},
+                 {13, 0, .5, false, VN_BOOL}, {13, 1, .5, true, VN_BOOL},   {13, 1, 0, false, VN_BOOL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         mc_t c;
         mc_new(&c, "Dropout", cases[i].version);
@@ -315,6 +319,6 @@ VN_TEST(arg, allocation_faults) {
     mc_free(&c);
 }
 
-VN_TEST_MAIN(VN_CASE(arg, allocation_faults), VN_CASE(arg, is_its_twin), VN_CASE(arg, readings_of_nan), VN_CASE(top, is_its_twin), VN_CASE(top, unsorted_nan_and_versions),
-             VN_CASE(boxes, greedy_choice), VN_CASE(boxes, overlap_near_the_threshold), VN_CASE(random, draws_keep_their_range),
-             VN_CASE(random, dropout_by_mode_and_version))
+VN_TEST_MAIN(VN_CASE(arg, allocation_faults), VN_CASE(arg, is_its_twin), VN_CASE(arg, readings_of_nan), VN_CASE(top, is_its_twin),
+             VN_CASE(top, unsorted_nan_and_versions), VN_CASE(boxes, greedy_choice), VN_CASE(boxes, overlap_near_the_threshold),
+             VN_CASE(random, draws_keep_their_range), VN_CASE(random, dropout_by_mode_and_version))

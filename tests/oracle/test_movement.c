@@ -12,8 +12,9 @@ static void check_twin(vn_test_t *t, const mc_t *c, twin_fn twin, const void *ct
     for (int64_t i = 0; i < out->count; ++i) {
         mc_coords(out, i, at);
         const int64_t j = twin(ctx, from, at);
-        if (!mc_same(out, i, from, j)) vn_test_fail(t, __FILE__, __LINE__, "%s of %s: element %lld is not element %lld of the operand", c->node.op,
-                                                    vn_dtype_name(from->dtype), (long long)i, (long long)j);
+        if (!mc_same(out, i, from, j))
+            vn_test_fail(t, __FILE__, __LINE__, "%s of %s: element %lld is not element %lld of the operand", c->node.op,
+                         vn_dtype_name(from->dtype), (long long)i, (long long)j);
     }
 }
 
@@ -56,7 +57,8 @@ VN_TEST(movement, transpose_is_its_twin_and_its_own_inverse) {
 
 /* Large enough for blocks and threads, odd sizes at the borders. */
 VN_TEST(movement, transpose_in_blocks) {
-    static const int64_t shapes[][3] = {{1, 257, 320}, {3, 96, 131}, {2, 64, 64}, {1, 1024, 33}}, perms[][3] = {{2, 1, 0}, {0, 2, 1}, {2, 0, 1}};
+    static const int64_t shapes[][3] = {{1, 257, 320}, {3, 96, 131}, {2, 64, 64}, {1, 1024, 33}},
+                         perms[][3] = {{2, 1, 0}, {0, 2, 1}, {2, 0, 1}};
     static const vn_dtype_t types[] = {VN_U8, VN_F16, VN_F32, VN_F64, VN_C128};
     vn_rng_t rng = vn_test_rng(t);
     for (int s = 0; s < 4; ++s)
@@ -294,7 +296,8 @@ VN_TEST(movement, split_into_parts) {
         int64_t version, dim;
         int parts;
         int64_t want[4];
-    } cases[] = {{18, 7, 3, {3, 3, 1, 0}}, {18, 8, 4, {2, 2, 2, 2}}, {18, 2, 4, {1, 1, 0, 0}}, {13, 6, 3, {2, 2, 2, 0}}, {11, 4, 2, {2, 2, 0, 0}}};
+    } cases[] = {
+        {18, 7, 3, {3, 3, 1, 0}}, {18, 8, 4, {2, 2, 2, 2}}, {18, 2, 4, {1, 1, 0, 0}}, {13, 6, 3, {2, 2, 2, 0}}, {11, 4, 2, {2, 2, 0, 0}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         mc_t c;
         mc_new(&c, "Split", cases[i].version);
@@ -314,10 +317,18 @@ VN_TEST(movement, reshape_rules) {
         int64_t zero, want[4];
         vn_status_t status;
     } cases[] = {
-        {{4, 6}, 2, 2, 0, {4, 6}, VN_OK},         {{-1, 6}, 2, 2, 0, {4, 6}, VN_OK},      {{0, -1}, 2, 2, 0, {2, 12}, VN_OK},
-        {{0, 0, 0}, 3, 3, 0, {2, 3, 4}, VN_OK},   {{24}, 1, 1, 0, {24}, VN_OK},           {{-1, -1}, 2, 0, 0, {0}, VN_ERR_SHAPE},
-        {{5, -1}, 2, 0, 0, {0}, VN_ERR_SHAPE},    {{0, 0, 0, 0}, 4, 0, 0, {0}, VN_ERR_SHAPE}, {{0, -1}, 2, 0, 1, {0}, VN_ERR_SHAPE},
-        {{23}, 1, 0, 0, {0}, VN_ERR_SHAPE},       {{INT64_MAX, 4}, 2, 0, 0, {0}, VN_ERR_RANGE}, {{-2, 12}, 2, 0, 0, {0}, VN_ERR_SHAPE},
+        {{4, 6}, 2, 2, 0, {4, 6}, VN_OK},
+        {{-1, 6}, 2, 2, 0, {4, 6}, VN_OK},
+        {{0, -1}, 2, 2, 0, {2, 12}, VN_OK},
+        {{0, 0, 0}, 3, 3, 0, {2, 3, 4}, VN_OK},
+        {{24}, 1, 1, 0, {24}, VN_OK},
+        {{-1, -1}, 2, 0, 0, {0}, VN_ERR_SHAPE},
+        {{5, -1}, 2, 0, 0, {0}, VN_ERR_SHAPE},
+        {{0, 0, 0, 0}, 4, 0, 0, {0}, VN_ERR_SHAPE},
+        {{0, -1}, 2, 0, 1, {0}, VN_ERR_SHAPE},
+        {{23}, 1, 0, 0, {0}, VN_ERR_SHAPE},
+        {{INT64_MAX, 4}, 2, 0, 0, {0}, VN_ERR_RANGE},
+        {{-2, 12}, 2, 0, 0, {0}, VN_ERR_SHAPE},
         {{-1, 1, 24}, 3, 3, 0, {1, 1, 24}, VN_OK},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -423,7 +434,8 @@ static int64_t triangle(const void *ctx, const vn_tensor_t *from, const int64_t 
 VN_TEST(movement, trilu_is_its_twin) {
     vn_rng_t rng = vn_test_rng(t);
     for (int n = 0; n < 80; ++n) {
-        int64_t dims[3] = {2, (int64_t)vn_rng_below(&rng, 5), (int64_t)vn_rng_below(&rng, 5)}, k[2] = {(int64_t)vn_rng_below(&rng, 13) - 6, n % 2};
+        int64_t dims[3] = {2, (int64_t)vn_rng_below(&rng, 5), (int64_t)vn_rng_below(&rng, 5)},
+                k[2] = {(int64_t)vn_rng_below(&rng, 13) - 6, n % 2};
         if (n == 40) k[0] = INT64_MAX;
         if (n == 41) k[0] = INT64_MIN;
         mc_t c;
@@ -465,7 +477,8 @@ static void refuse(vn_test_t *t, const char *op, int64_t version, vn_tensor_t *a
     mc_in(&c, a);
     mc_in(&c, b);
     const vn_status_t got = mc_run(&c);
-    if (got != status) vn_test_fail(t, __FILE__, __LINE__, "%s: %s instead of %s (%s)", op, vn_status_name(got), vn_status_name(status), c.err.text);
+    if (got != status)
+        vn_test_fail(t, __FILE__, __LINE__, "%s: %s instead of %s (%s)", op, vn_status_name(got), vn_status_name(status), c.err.text);
     VN_ASSERT_HAS(t, c.err.text, op);
     VN_ASSERT(t, c.out[0].tensor == NULL);
     mc_free(&c);
@@ -508,9 +521,10 @@ VN_TEST(movement, allocation_faults) {
         const char *op;
         int64_t version, a[4], b[4];
         int n_a, n_b;
-    } cases[] = {{"Transpose", 13, {0}, {0}, 0, 0}, {"Slice", 13, {0, 1}, {2, 3}, 2, 2}, {"Tile", 13, {2, 2}, {0}, 2, 0}, {"Expand", 13, {2, 2, 3}, {0}, 3, 0},
-                 {"Pad", 13, {1, 0, 0, 1}, {0}, 4, 0}, {"Gather", 13, {1, 9}, {0}, 2, 0}, {"CenterCropPad", 18, {3, 2}, {0}, 2, 0}, {"Trilu", 14, {1}, {0}, 1, 0},
-                 {"Unique", 11, {0}, {0}, 0, 0}, {"SplitToSequence", 11, {1, 1}, {0}, 2, 0}, {"Identity", 13, {0}, {0}, 0, 0}, {"Squeeze", 11, {0}, {0}, 0, 0}};
+    } cases[] = {{"Transpose", 13, {0}, {0}, 0, 0},          {"Slice", 13, {0, 1}, {2, 3}, 2, 2},  {"Tile", 13, {2, 2}, {0}, 2, 0},
+                 {"Expand", 13, {2, 2, 3}, {0}, 3, 0},       {"Pad", 13, {1, 0, 0, 1}, {0}, 4, 0}, {"Gather", 13, {1, 9}, {0}, 2, 0},
+                 {"CenterCropPad", 18, {3, 2}, {0}, 2, 0},   {"Trilu", 14, {1}, {0}, 1, 0},        {"Unique", 11, {0}, {0}, 0, 0},
+                 {"SplitToSequence", 11, {1, 1}, {0}, 2, 0}, {"Identity", 13, {0}, {0}, 0, 0},     {"Squeeze", 11, {0}, {0}, 0, 0}};
     vn_rng_t rng = vn_test_rng(t);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
         for (int k = 0; k < 3; ++k) {
@@ -525,9 +539,10 @@ VN_TEST(movement, allocation_faults) {
         }
 }
 
-VN_TEST_MAIN(VN_CASE(movement, allocation_faults), VN_CASE(movement, transpose_is_its_twin_and_its_own_inverse), VN_CASE(movement, transpose_in_blocks), VN_CASE(movement, slice_is_its_twin),
+VN_TEST_MAIN(VN_CASE(movement, allocation_faults), VN_CASE(movement, transpose_is_its_twin_and_its_own_inverse),
+             VN_CASE(movement, transpose_in_blocks), VN_CASE(movement, slice_is_its_twin),
              VN_CASE(movement, slice_by_attributes_before_opset_10), VN_CASE(movement, pad_is_its_twin), VN_CASE(movement, pad_constants),
-             VN_CASE(movement, tile_and_expand_are_their_twins), VN_CASE(movement, split_then_concat_is_identity), VN_CASE(movement, split_into_parts),
-             VN_CASE(movement, reshape_rules), VN_CASE(movement, squeeze_unsqueeze_flatten), VN_CASE(movement, blocks_there_and_back),
-             VN_CASE(movement, trilu_is_its_twin), VN_CASE(movement, center_crop_pad), VN_CASE(movement, hostile_operands_are_refused),
-             VN_CASE(movement, concat_needs_fitting_parts))
+             VN_CASE(movement, tile_and_expand_are_their_twins), VN_CASE(movement, split_then_concat_is_identity),
+             VN_CASE(movement, split_into_parts), VN_CASE(movement, reshape_rules), VN_CASE(movement, squeeze_unsqueeze_flatten),
+             VN_CASE(movement, blocks_there_and_back), VN_CASE(movement, trilu_is_its_twin), VN_CASE(movement, center_crop_pad),
+             VN_CASE(movement, hostile_operands_are_refused), VN_CASE(movement, concat_needs_fitting_parts))

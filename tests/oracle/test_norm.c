@@ -76,8 +76,8 @@ static void fill(vn_rng_t *rng, vn_format_t f, int data, double *x, int n) {
     }
 }
 
-static one_node_t layer(vn_test_t *t, const char *op, vn_dtype_t type, int64_t rows, int64_t n, const double *x, const double *gamma, const double *beta,
-                        const char *contract, int want) {
+static one_node_t layer(vn_test_t *t, const char *op, vn_dtype_t type, int64_t rows, int64_t n, const double *x, const double *gamma,
+                        const double *beta, const char *contract, int want) {
     one_node_t c = {.op = op, .version = 23, .n_in = beta ? 3 : 2, .contract = contract, .want = want};
     if (strcmp(op, "LayerNormalization") == 0) c.n_out = 3;
     c.in[0] = one_tensor(t, type, 2, (int64_t[]){rows, n});
@@ -100,7 +100,8 @@ static void hold(vn_test_t *t, vn_format_t f, const char *contract, form_t first
             fill(&rng, f, 0, gamma, n);
             fill(&rng, f, 0, beta, n);
             const bool rms = first == RMS;
-            one_node_t c = layer(t, rms ? "RMSNormalization" : "LayerNormalization", f == VN_FMT_F16 ? VN_F16 : VN_F32, ROWS, n, x, gamma, rms ? NULL : beta, contract, VN_WANT_VARIANCE);
+            one_node_t c = layer(t, rms ? "RMSNormalization" : "LayerNormalization", f == VN_FMT_F16 ? VN_F16 : VN_F32, ROWS, n, x, gamma,
+                                 rms ? NULL : beta, contract, VN_WANT_VARIANCE);
             one_run(t, &c);
             const vn_ref_t *r = &c.out[0];
             for (int i = 0; i < ROWS; ++i) {
@@ -111,8 +112,12 @@ static void hold(vn_test_t *t, vn_format_t f, const char *contract, form_t first
                     for (int order = 0; order < SIM_ORDERS; ++order) {
                         execute(f, (form_t)form, &row, (sim_order_t)order, y);
                         for (int k = 0; k < n; ++k) {
-                            const double b = wide ? r->wide[i * n + k] : r->bound[i * n + k], q = isfinite(y[k]) ? sim_ratio(y[k], z[k], b) : b == INFINITY ? 0 : INFINITY;
-                            if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "form %d, data %d, n %d: %a for %a, bound %a, ratio %g", form, data, n, y[k], z[k], b, q);
+                            const double b = wide ? r->wide[i * n + k] : r->bound[i * n + k], q = isfinite(y[k])  ? sim_ratio(y[k], z[k], b)
+                                                                                                  : b == INFINITY ? 0
+                                                                                                                  : INFINITY;
+                            if (q > 1)
+                                vn_test_fail(t, __FILE__, __LINE__, "form %d, data %d, n %d: %a for %a, bound %a, ratio %g", form, data, n,
+                                             y[k], z[k], b, q);
                             worst = fmax(worst, q);
                             VN_ASSERT(t, r->var[i * n + k] >= 0);
                         }
@@ -174,7 +179,8 @@ VN_TEST(norm, hidden_overflow) {
     double x[8], gamma[8];
     for (int i = 0; i < 8; ++i) x[i] = i % 2 ? 400 : -400, gamma[i] = 1;
     for (int k = 0; k < 2; ++k) {
-        one_node_t c = layer(t, "RMSNormalization", VN_F16, 1, 8, x, gamma, NULL, k ? "operand=f16,accumulator=f32,intermediate=f16" : "operand=f16,accumulator=f32", VN_WANT_BOUND);
+        one_node_t c = layer(t, "RMSNormalization", VN_F16, 1, 8, x, gamma, NULL,
+                             k ? "operand=f16,accumulator=f32,intermediate=f16" : "operand=f16,accumulator=f32", VN_WANT_BOUND);
         one_run(t, &c);
         VN_ASSERT_EQ(t, c.out[0].flags && (c.out[0].flags[0] & VN_EL_ZERO_OK) != 0, k);
         one_free(&c);
@@ -198,7 +204,8 @@ VN_TEST(norm, batch_normalisation) {
     int folded_outside = 0;
     for (int i = 0; i < 300; ++i) {
         const double off = i % 3 ? 0 : 1000;
-        const batch_t b = {1e-5f, sim(VN_FMT_F32, off + vn_rng_normal(&rng)), sim(VN_FMT_F32, fabs(vn_rng_normal(&rng))), sim(VN_FMT_F32, vn_rng_normal(&rng)), sim(VN_FMT_F32, vn_rng_normal(&rng))};
+        const batch_t b = {1e-5f, sim(VN_FMT_F32, off + vn_rng_normal(&rng)), sim(VN_FMT_F32, fabs(vn_rng_normal(&rng))),
+                           sim(VN_FMT_F32, vn_rng_normal(&rng)), sim(VN_FMT_F32, vn_rng_normal(&rng))};
         double x[5];
         for (int k = 0; k < 5; ++k) x[k] = sim(VN_FMT_F32, off + vn_rng_normal(&rng));
         one_node_t c = {.op = "BatchNormalization", .version = 15, .n_in = 5, .contract = "portable", .want = VN_WANT_VARIANCE};
@@ -225,7 +232,12 @@ VN_TEST(norm, batch_normalisation) {
 }
 
 VN_TEST(norm, batch_statistics_in_training) {
-    one_node_t c = {.op = "BatchNormalization", .version = 15, .n_in = 5, .n_out = 3, .want = VN_WANT_BOUND, .attrs = {{"training_mode", ONE_INT, 1, NULL}, {"momentum", ONE_FLOAT, 0.5, NULL}}};
+    one_node_t c = {.op = "BatchNormalization",
+                    .version = 15,
+                    .n_in = 5,
+                    .n_out = 3,
+                    .want = VN_WANT_BOUND,
+                    .attrs = {{"training_mode", ONE_INT, 1, NULL}, {"momentum", ONE_FLOAT, 0.5, NULL}}};
     const double x[4] = {1, 2, 3, 4}, one[2] = {1, 1}, zero[2] = {0, 0}, old[2] = {10, 20};
     c.in[0] = one_tensor(t, VN_F32, 2, (int64_t[]){2, 2});
     vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
@@ -248,7 +260,8 @@ VN_TEST(norm, groups_and_instances) {
     fill(&rng, VN_FMT_F32, 0, gamma, 4);
     fill(&rng, VN_FMT_F32, 0, beta, 4);
     for (int version = 18; version <= 21; version += 3) {
-        one_node_t c = {.op = "GroupNormalization", .version = version, .n_in = 3, .want = VN_WANT_BOUND, .attrs = {{"num_groups", ONE_INT, 2, NULL}}};
+        one_node_t c = {
+            .op = "GroupNormalization", .version = version, .n_in = 3, .want = VN_WANT_BOUND, .attrs = {{"num_groups", ONE_INT, 2, NULL}}};
         c.in[0] = one_tensor(t, VN_F32, 3, (int64_t[]){2, 4, 6});
         vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
         c.in[1] = one_vector(t, VN_F32, version == 18 ? 2 : 4, gamma);
@@ -279,7 +292,11 @@ VN_TEST(norm, lp_and_local_response) {
     VN_ASSERT_LE(t, fabs((double)(float)(3 / 5.0f) - 0.6), c.out[0].bound[0]);
     VN_ASSERT_LE(t, c.out[0].bound[0], 8 * 0x1p-24);
     one_free(&c);
-    c = (one_node_t){.op = "LRN", .version = 13, .n_in = 1, .want = VN_WANT_BOUND, .attrs = {{"size", ONE_INT, 2, NULL}, {"alpha", ONE_FLOAT, 0.5, NULL}, {"beta", ONE_FLOAT, 0.75, NULL}}};
+    c = (one_node_t){.op = "LRN",
+                     .version = 13,
+                     .n_in = 1,
+                     .want = VN_WANT_BOUND,
+                     .attrs = {{"size", ONE_INT, 2, NULL}, {"alpha", ONE_FLOAT, 0.5, NULL}, {"beta", ONE_FLOAT, 0.75, NULL}}};
     c.in[0] = one_tensor(t, VN_F32, 3, (int64_t[]){1, 3, 1});
     vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
     one_run(t, &c); /* windows {0,1}, {1,2}, {2}: size 2 reaches one channel up */
@@ -298,7 +315,12 @@ VN_TEST(norm, sums_before_a_norm_carry_their_error) {
         fill(&rng, VN_FMT_F32, 0, b, N);
         fill(&rng, VN_FMT_F32, 0, gamma, N);
         fill(&rng, VN_FMT_F32, 0, beta, N);
-        one_node_t c = {.domain = "com.microsoft", .op = "SkipLayerNormalization", .version = 1, .n_in = 5, .contract = "operand=f32,accumulator=f32", .want = VN_WANT_BOUND};
+        one_node_t c = {.domain = "com.microsoft",
+                        .op = "SkipLayerNormalization",
+                        .version = 1,
+                        .n_in = 5,
+                        .contract = "operand=f32,accumulator=f32",
+                        .want = VN_WANT_BOUND};
         double *planes[] = {x, s, gamma, beta, b};
         for (int k = 0; k < 5; ++k) {
             c.in[k] = one_tensor(t, VN_F32, k < 2 ? 2 : 1, k < 2 ? (int64_t[]){1, N} : (int64_t[]){N});
@@ -315,7 +337,9 @@ VN_TEST(norm, sums_before_a_norm_carry_their_error) {
     VN_ASSERT_GE(t, worst, 0.1);
 }
 
-VN_TEST_MAIN(VN_CASE(norm, two_pass_and_merged_hold_in_f32), VN_CASE(norm, one_pass_and_folded_are_the_second_tier), VN_CASE(norm, root_mean_square_holds),
-             VN_CASE(norm, f16_arithmetic_holds), VN_CASE(norm, one_pass_with_an_offset_is_outside_the_bound), VN_CASE(norm, faults_are_outside),
-             VN_CASE(norm, statistics_are_outputs), VN_CASE(norm, hidden_overflow), VN_CASE(norm, batch_normalisation), VN_CASE(norm, batch_statistics_in_training),
-             VN_CASE(norm, groups_and_instances), VN_CASE(norm, lp_and_local_response), VN_CASE(norm, sums_before_a_norm_carry_their_error))
+VN_TEST_MAIN(VN_CASE(norm, two_pass_and_merged_hold_in_f32), VN_CASE(norm, one_pass_and_folded_are_the_second_tier),
+             VN_CASE(norm, root_mean_square_holds), VN_CASE(norm, f16_arithmetic_holds),
+             VN_CASE(norm, one_pass_with_an_offset_is_outside_the_bound), VN_CASE(norm, faults_are_outside),
+             VN_CASE(norm, statistics_are_outputs), VN_CASE(norm, hidden_overflow), VN_CASE(norm, batch_normalisation),
+             VN_CASE(norm, batch_statistics_in_training), VN_CASE(norm, groups_and_instances), VN_CASE(norm, lp_and_local_response),
+             VN_CASE(norm, sums_before_a_norm_carry_their_error))

@@ -10,7 +10,8 @@ typedef struct net {
     char kind;
     int gates, dirs;
     bool reset_after, reverse;
-    double x[T * B * I], w[MAX_D * 4 * H * I], r[MAX_D * 4 * H * H], b[MAX_D * 8 * H], h0[MAX_D * B * H], c0[MAX_D * B * H], p[MAX_D * 3 * H];
+    double x[T * B * I], w[MAX_D * 4 * H * I], r[MAX_D * 4 * H * H], b[MAX_D * 8 * H], h0[MAX_D * B * H], c0[MAX_D * B * H],
+        p[MAX_D * 3 * H];
     int64_t len[B];
 } net_t;
 
@@ -108,9 +109,19 @@ static vn_tensor_t *tensor(vn_test_t *t, vn_dtype_t type, int rank, const int64_
 
 static one_node_t node(vn_test_t *t, const net_t *n, vn_dtype_t type, const char *contract) {
     const int64_t D = n->dirs, G = n->gates;
-    one_node_t c = {.op = n->kind == 'R' ? "RNN" : n->kind == 'G' ? "GRU" : "LSTM", .version = 14, .n_in = n->kind == 'L' ? 8 : 6, .n_out = n->kind == 'L' ? 3 : 2,
-                    .contract = contract, .want = VN_WANT_VARIANCE,
-                    .attrs = {{"direction", ONE_TEXT, 0, D == 2 ? "bidirectional" : n->reverse ? "reverse" : "forward"}, {"hidden_size", ONE_INT, H, NULL},
+    one_node_t c = {.op = n->kind == 'R'   ? "RNN"
+                          : n->kind == 'G' ? "GRU"
+                                           : "LSTM",
+                    .version = 14,
+                    .n_in = n->kind == 'L' ? 8 : 6,
+                    .n_out = n->kind == 'L' ? 3 : 2,
+                    .contract = contract,
+                    .want = VN_WANT_VARIANCE,
+                    .attrs = {{"direction", ONE_TEXT, 0,
+                               D == 2       ? "bidirectional"
+                               : n->reverse ? "reverse"
+                                            : "forward"},
+                              {"hidden_size", ONE_INT, H, NULL},
                               {"linear_before_reset", ONE_INT, n->reset_after, NULL}}};
     if (n->kind != 'G') c.attrs[2].name = NULL;
     c.in[0] = tensor(t, type, 3, (int64_t[]){T, B, I}, n->x);
@@ -130,7 +141,13 @@ static double hold(vn_test_t *t, char kind, vn_format_t f, vn_dtype_t type, cons
     vn_rng_t rng = vn_test_rng(t);
     double worst = 0, y[T * MAX_D * B * H], z[T * MAX_D * B * H], h[MAX_D * B * H], hz[MAX_D * B * H], c[MAX_D * B * H], cz[MAX_D * B * H];
     for (int i = 0; i < 12; ++i) {
-        net_t n = {.kind = kind, .gates = kind == 'R' ? 1 : kind == 'G' ? 3 : 4, .dirs = 1 + i % 2, .reset_after = i / 2 % 2, .reverse = i % 4 == 2};
+        net_t n = {.kind = kind,
+                   .gates = kind == 'R'   ? 1
+                            : kind == 'G' ? 3
+                                          : 4,
+                   .dirs = 1 + i % 2,
+                   .reset_after = i / 2 % 2,
+                   .reverse = i % 4 == 2};
         fill(&rng, f, &n);
         one_node_t e = node(t, &n, type, contract);
         one_run(t, &e);
@@ -140,7 +157,9 @@ static double hold(vn_test_t *t, char kind, vn_format_t f, vn_dtype_t type, cons
         for (int k = 0; k < T * n.dirs * B * H; ++k) {
             VN_ASSERT_LE(t, fabs(z[k] - e.out[0].value[k]), 1e-13);
             const double q = sim_ratio(y[k], z[k], e.out[0].bound[k]);
-            if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "%c case %d, element %d: %a for %a, bound %a, ratio %g", kind, i, k, y[k], z[k], e.out[0].bound[k], q);
+            if (q > 1)
+                vn_test_fail(t, __FILE__, __LINE__, "%c case %d, element %d: %a for %a, bound %a, ratio %g", kind, i, k, y[k], z[k],
+                             e.out[0].bound[k], q);
             worst = fmax(worst, q);
             VN_ASSERT(t, e.out[0].var[k] >= 0);
         }

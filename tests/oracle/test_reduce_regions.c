@@ -9,16 +9,22 @@ enum { ROWS = 6, N = 24, CELLS = ROWS * N };
 typedef struct region {
     const char *op;
     int version;
-    bool axes, affine;        /* a second operand: axes or position; or scale (and bias) */
+    bool axes, affine; /* a second operand: axes or position; or scale (and bias) */
     one_attr_t attr;
-    int64_t out;              /* elements of the result */
+    int64_t out;                                                  /* elements of the result */
     void (*run)(const double *z, const double *gamma, double *y); /* everything in f32 */
 } region_t;
 
 static double f32(double x) { return sim(VN_FMT_F32, x); }
 
-static void r_sum(const double *z, const double *g, double *y) { (void)g; for (int r = 0; r < ROWS; ++r) y[r] = sim_sum(VN_FMT_F32, z + r * N, N, SIM_LANES); }
-static void r_mean(const double *z, const double *g, double *y) { (void)g; for (int r = 0; r < ROWS; ++r) y[r] = f32(sim_sum(VN_FMT_F32, z + r * N, N, SIM_FORWARD) / N); }
+static void r_sum(const double *z, const double *g, double *y) {
+    (void)g;
+    for (int r = 0; r < ROWS; ++r) y[r] = sim_sum(VN_FMT_F32, z + r * N, N, SIM_LANES);
+}
+static void r_mean(const double *z, const double *g, double *y) {
+    (void)g;
+    for (int r = 0; r < ROWS; ++r) y[r] = f32(sim_sum(VN_FMT_F32, z + r * N, N, SIM_FORWARD) / N);
+}
 static void r_max(const double *z, const double *g, double *y) {
     (void)g;
     for (int r = 0; r < ROWS; ++r) {
@@ -94,11 +100,12 @@ static void r_prod(const double *z, const double *g, double *y) {
 }
 
 static const region_t regions[] = {
-    {"ReduceSum", 18, true, false, {0}, ROWS, r_sum}, {"ReduceMean", 18, true, false, {0}, ROWS, r_mean}, {"ReduceMax", 18, true, false, {0}, ROWS, r_max},
-    {"ReduceL2", 18, true, false, {0}, ROWS, r_l2}, {"ReduceProd", 18, true, false, {0}, ROWS, r_prod}, {"ReduceLogSumExp", 18, true, false, {0}, ROWS, r_lse},
-    {"Softmax", 18, false, false, {0}, CELLS, r_softmax}, {"LogSoftmax", 18, false, false, {0}, CELLS, r_logsoftmax}, {"CumSum", 18, true, false, {0}, CELLS, r_cumsum},
-    {"LayerNormalization", 18, false, true, {0}, CELLS, r_layer}, {"RMSNormalization", 23, false, true, {0}, CELLS, r_rms},
-    {"LpNormalization", 22, false, false, {0}, CELLS, r_lp},
+    {"ReduceSum", 18, true, false, {0}, ROWS, r_sum},         {"ReduceMean", 18, true, false, {0}, ROWS, r_mean},
+    {"ReduceMax", 18, true, false, {0}, ROWS, r_max},         {"ReduceL2", 18, true, false, {0}, ROWS, r_l2},
+    {"ReduceProd", 18, true, false, {0}, ROWS, r_prod},       {"ReduceLogSumExp", 18, true, false, {0}, ROWS, r_lse},
+    {"Softmax", 18, false, false, {0}, CELLS, r_softmax},     {"LogSoftmax", 18, false, false, {0}, CELLS, r_logsoftmax},
+    {"CumSum", 18, true, false, {0}, CELLS, r_cumsum},        {"LayerNormalization", 18, false, true, {0}, CELLS, r_layer},
+    {"RMSNormalization", 23, false, true, {0}, CELLS, r_rms}, {"LpNormalization", 22, false, false, {0}, CELLS, r_lp},
 };
 
 static void evaluate(vn_test_t *t, const region_t *g, vn_tensor_t *const in[4], vn_ref_t *out) {
@@ -134,7 +141,12 @@ VN_TEST(regions, rounded_operands_stay_inside) {
             double a[CELLS], b[CELLS], z[CELLS], gamma[N], y[CELLS];
             for (int k = 0; k < CELLS; ++k) {
                 a[k] = f32(vn_rng_normal(&rng) * (g->run == r_prod ? 0.1 : 1));
-                b[k] = f32(vn_rng_normal(&rng) * (g->run == r_prod ? 0.1 : trial % 2 ? 1 : 1e-3) + (g->run == r_prod ? 1 : trial % 3 == 2 ? 20 : 0));
+                b[k] = f32(vn_rng_normal(&rng) * (g->run == r_prod ? 0.1
+                                                  : trial % 2      ? 1
+                                                                   : 1e-3) +
+                           (g->run == r_prod ? 1
+                            : trial % 3 == 2 ? 20
+                                             : 0));
                 z[k] = f32(a[k] + b[k]);
             }
             for (int k = 0; k < N; ++k) gamma[k] = f32(vn_rng_normal(&rng));
@@ -149,7 +161,9 @@ VN_TEST(regions, rounded_operands_stay_inside) {
             g->run(z, gamma, y);
             for (int64_t k = 0; k < r.count; ++k) {
                 const double q = sim_ratio(y[k], r.value[k], r.bound[k]);
-                if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "%s, trial %d, element %lld: %a for %a, bound %a, ratio %g", g->op, trial, (long long)k, y[k], r.value[k], r.bound[k], q);
+                if (q > 1)
+                    vn_test_fail(t, __FILE__, __LINE__, "%s, trial %d, element %lld: %a for %a, bound %a, ratio %g", g->op, trial,
+                                 (long long)k, y[k], r.value[k], r.bound[k], q);
                 if (isfinite(q)) worst = fmax(worst, q);
                 VN_ASSERT(t, r.bound[k] < INFINITY && (!r.var || r.var[k] >= 0));
             }

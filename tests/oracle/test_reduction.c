@@ -14,7 +14,11 @@ enum { SUM, MEAN, L1, L2, SQUARES, PROD, LOGSUM, LSE, MAX, MIN, KINDS };
 static void fill(vn_rng_t *rng, data_t d, int kind, double *x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
         const double g = vn_rng_normal(rng);
-        x[i] = d == POSITIVE ? fabs(g) : d == OFFSET ? 100 + g : d == WIDE ? g * exp(3 * vn_rng_normal(rng)) : d == CANCELLING && i % 2 ? -x[i - 1] * 1.001 : g;
+        x[i] = d == POSITIVE              ? fabs(g)
+               : d == OFFSET              ? 100 + g
+               : d == WIDE                ? g * exp(3 * vn_rng_normal(rng))
+               : d == CANCELLING && i % 2 ? -x[i - 1] * 1.001
+                                          : g;
         if (kind == PROD) x[i] = 1 + 0.05 * g;
         if (kind == LOGSUM) x[i] = fabs(x[i]) + 0.01;
         if (kind == LSE && d == OFFSET) x[i] += 300;
@@ -31,14 +35,10 @@ static double exact(int kind, const double *x, int64_t n) {
         if (kind == L1) mpfr_abs(t, t, MPFR_RNDN);
         if (kind == L2 || kind == SQUARES) mpfr_sqr(t, t, MPFR_RNDN);
         if (kind == LSE) mpfr_exp(t, t, MPFR_RNDN);
-        if (kind == PROD)
-            mpfr_mul(s, s, t, MPFR_RNDN);
-        else if (kind == MAX)
-            mpfr_max(s, s, t, MPFR_RNDN);
-        else if (kind == MIN)
-            mpfr_min(s, s, t, MPFR_RNDN);
-        else
-            mpfr_add(s, s, t, MPFR_RNDN);
+        if (kind == PROD) mpfr_mul(s, s, t, MPFR_RNDN);
+        else if (kind == MAX) mpfr_max(s, s, t, MPFR_RNDN);
+        else if (kind == MIN) mpfr_min(s, s, t, MPFR_RNDN);
+        else mpfr_add(s, s, t, MPFR_RNDN);
     }
     if (kind == MEAN) mpfr_div_si(s, s, (long)n, MPFR_RNDN);
     if (kind == L2) mpfr_sqrt(s, s, MPFR_RNDN);
@@ -49,11 +49,15 @@ static double exact(int kind, const double *x, int64_t n) {
 }
 
 /* An execution in format f; variant 1 scales or takes reciprocals instead of dividing. */
-static double execute(vn_rng_t *rng, vn_format_t f, int kind, const double *x, int64_t n, sim_order_t order, int variant, double t_exp, double t_log) {
+static double execute(vn_rng_t *rng, vn_format_t f, int kind, const double *x, int64_t n, sim_order_t order, int variant, double t_exp,
+                      double t_log) {
     double w[MAX_N], top = -INFINITY;
     for (int64_t i = 0; i < n; ++i) {
         top = fmax(top, x[i]);
-        w[i] = kind == L1 ? fabs(x[i]) : kind == L2 || kind == SQUARES ? sim(f, x[i] * x[i]) : kind == MEAN && variant ? sim(f, x[i] * sim(f, 1 / (double)n)) : x[i];
+        w[i] = kind == L1                      ? fabs(x[i])
+               : kind == L2 || kind == SQUARES ? sim(f, x[i] * x[i])
+               : kind == MEAN && variant       ? sim(f, x[i] * sim(f, 1 / (double)n))
+                                               : x[i];
     }
     if (kind == LSE)
         for (int64_t i = 0; i < n; ++i) w[i] = sim_function(rng, f, exp(sim(f, x[i] - top)), t_exp);
@@ -72,7 +76,8 @@ static double execute(vn_rng_t *rng, vn_format_t f, int kind, const double *x, i
     }
 }
 
-static one_node_t reduce(vn_test_t *t, const char *op, vn_dtype_t type, int64_t rows, int64_t n, const double *x, const char *contract, int want) {
+static one_node_t reduce(vn_test_t *t, const char *op, vn_dtype_t type, int64_t rows, int64_t n, const double *x, const char *contract,
+                         int want) {
     static char names[KINDS][32];
     one_node_t c = {.version = 18, .n_in = 2, .contract = contract, .want = want};
     int k = 0;
@@ -121,15 +126,19 @@ static void hold(vn_test_t *t, vn_format_t f, const char *contract, double t_exp
                 VN_ASSERT_EQ(t, r->terms, n);
                 for (int i = 0; i < ROWS * SIM_ORDERS * 2; ++i) {
                     const int row = i % ROWS;
-                    const double y = execute(&rng, f, kind, x + row * n, n, (sim_order_t)(i / ROWS % SIM_ORDERS), i / ROWS / SIM_ORDERS, t_exp, t_log);
+                    const double y =
+                        execute(&rng, f, kind, x + row * n, n, (sim_order_t)(i / ROWS % SIM_ORDERS), i / ROWS / SIM_ORDERS, t_exp, t_log);
                     if (!isfinite(y)) {
                         VN_ASSERT(t, r->bound[row] == INFINITY || (r->flags && r->flags[row] & VN_EL_INF_OK));
                         continue;
                     }
                     const double q = sim_ratio(y, r->value[row], r->bound[row]);
-                    if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "%s, data %d, n %d: %a for %a, bound %a, ratio %g", kinds[kind], d, n, y, r->value[row], r->bound[row], q);
+                    if (q > 1)
+                        vn_test_fail(t, __FILE__, __LINE__, "%s, data %d, n %d: %a for %a, bound %a, ratio %g", kinds[kind], d, n, y,
+                                     r->value[row], r->bound[row], q);
                     if (isfinite(q)) worst = fmax(worst, q);
-                        if (n > 1 && !(r->var[row] >= 0)) vn_test_fail(t, __FILE__, __LINE__, "%s, data %d, n %d: variance %g", kinds[kind], d, n, r->var[row]);
+                    if (n > 1 && !(r->var[row] >= 0))
+                        vn_test_fail(t, __FILE__, __LINE__, "%s, data %d, n %d: variance %g", kinds[kind], d, n, r->var[row]);
                 }
                 one_free(&c);
             }
@@ -205,18 +214,34 @@ VN_TEST(reduction, special_values) {
         const char *op;
         double x[3], y;
     } table[] = {
-        {"Sum", {1, INFINITY, 2}, INFINITY}, {"Sum", {INFINITY, -INFINITY, 0}, NAN}, {"Sum", {1, NAN, 2}, NAN}, {"Mean", {-INFINITY, 1, 2}, -INFINITY},
-        {"Max", {1, -INFINITY, 3}, 3}, {"Max", {-INFINITY, -INFINITY, -INFINITY}, -INFINITY}, {"Max", {1, NAN, 3}, NAN}, {"Min", {0.0, -0.0, 1}, 0},
-        {"Prod", {0, 5, 7}, 0}, {"Prod", {0, INFINITY, 1}, NAN}, {"Prod", {INFINITY, -1, 2}, -INFINITY}, {"L1", {-INFINITY, 1, 1}, INFINITY},
-        {"L2", {3, 4, 0}, 5}, {"L2", {INFINITY, 1, 1}, INFINITY}, {"LogSum", {0, 0, 0}, -INFINITY}, {"LogSum", {-1, 0, 0}, NAN},
-        {"LogSumExp", {-INFINITY, -INFINITY, -INFINITY}, -INFINITY}, {"LogSumExp", {INFINITY, 0, 0}, INFINITY}, {"LogSumExp", {1000, -INFINITY, -INFINITY}, 1000},
-        {"LogSumExp", {NAN, 0, 0}, NAN}, {"SumSquare", {1, 2, 3}, 14},
+        {"Sum", {1, INFINITY, 2}, INFINITY},
+        {"Sum", {INFINITY, -INFINITY, 0}, NAN},
+        {"Sum", {1, NAN, 2}, NAN},
+        {"Mean", {-INFINITY, 1, 2}, -INFINITY},
+        {"Max", {1, -INFINITY, 3}, 3},
+        {"Max", {-INFINITY, -INFINITY, -INFINITY}, -INFINITY},
+        {"Max", {1, NAN, 3}, NAN},
+        {"Min", {0.0, -0.0, 1}, 0},
+        {"Prod", {0, 5, 7}, 0},
+        {"Prod", {0, INFINITY, 1}, NAN},
+        {"Prod", {INFINITY, -1, 2}, -INFINITY},
+        {"L1", {-INFINITY, 1, 1}, INFINITY},
+        {"L2", {3, 4, 0}, 5},
+        {"L2", {INFINITY, 1, 1}, INFINITY},
+        {"LogSum", {0, 0, 0}, -INFINITY},
+        {"LogSum", {-1, 0, 0}, NAN},
+        {"LogSumExp", {-INFINITY, -INFINITY, -INFINITY}, -INFINITY},
+        {"LogSumExp", {INFINITY, 0, 0}, INFINITY},
+        {"LogSumExp", {1000, -INFINITY, -INFINITY}, 1000},
+        {"LogSumExp", {NAN, 0, 0}, NAN},
+        {"SumSquare", {1, 2, 3}, 14},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
         one_node_t c = reduce(t, table[i].op, VN_F32, 1, 3, table[i].x, "portable", VN_WANT_VARIANCE);
         one_run(t, &c);
         const double y = c.out[0].value[0];
-        if (!(y == table[i].y || (isnan(y) && isnan(table[i].y)))) vn_test_fail(t, __FILE__, __LINE__, "%s, row %zu: %g, expected %g", table[i].op, i, y, table[i].y);
+        if (!(y == table[i].y || (isnan(y) && isnan(table[i].y))))
+            vn_test_fail(t, __FILE__, __LINE__, "%s, row %zu: %g, expected %g", table[i].op, i, y, table[i].y);
         if (strcmp(table[i].op, "Max") == 0 && isnan(y)) {
             VN_ASSERT_EQ(t, c.out[0].n_readings, 1);
             VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].readings[0].value, 0), 3);
@@ -229,7 +254,8 @@ VN_TEST(reduction, empty_sets) {
     static const struct {
         const char *op;
         double y;
-    } table[] = {{"Sum", 0}, {"Prod", 1}, {"Max", -INFINITY}, {"Min", INFINITY}, {"L2", 0}, {"LogSum", -INFINITY}, {"LogSumExp", -INFINITY}, {"Mean", NAN}};
+    } table[] = {{"Sum", 0}, {"Prod", 1},           {"Max", -INFINITY},       {"Min", INFINITY},
+                 {"L2", 0},  {"LogSum", -INFINITY}, {"LogSumExp", -INFINITY}, {"Mean", NAN}};
     for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
         one_node_t c = reduce(t, table[i].op, VN_F32, 2, 0, NULL, "portable", VN_WANT_BOUND);
         one_run(t, &c);
@@ -250,7 +276,11 @@ VN_TEST(reduction, integers_wrap) {
     static const struct {
         const char *op;
         int64_t y;
-    } table[] = {{"Sum", (int32_t)((uint32_t)INT32_MAX - 3)}, {"Max", INT32_MAX}, {"Min", -7}, {"L1", (int32_t)((uint32_t)INT32_MAX + 11u)}, {"Mean", 536870911}};
+    } table[] = {{"Sum", (int32_t)((uint32_t)INT32_MAX - 3)},
+                 {"Max", INT32_MAX},
+                 {"Min", -7},
+                 {"L1", (int32_t)((uint32_t)INT32_MAX + 11u)},
+                 {"Mean", 536870911}};
     for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
         const double none[4] = {0};
         one_node_t c = reduce(t, table[i].op, VN_I32, 1, 4, none, "portable", VN_WANT_BOUND);
@@ -287,7 +317,8 @@ VN_TEST(reduction, any_axes_agree_with_rows) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(reduction, value_is_exact), VN_CASE(reduction, bound_holds_in_f32), VN_CASE(reduction, bound_holds_with_everything_in_f16),
-             VN_CASE(reduction, portable_budgets_hold_worse_functions), VN_CASE(reduction, a_dropped_term_is_outside), VN_CASE(reduction, sums_on_a_grid_are_exact),
+VN_TEST_MAIN(VN_CASE(reduction, value_is_exact), VN_CASE(reduction, bound_holds_in_f32),
+             VN_CASE(reduction, bound_holds_with_everything_in_f16), VN_CASE(reduction, portable_budgets_hold_worse_functions),
+             VN_CASE(reduction, a_dropped_term_is_outside), VN_CASE(reduction, sums_on_a_grid_are_exact),
              VN_CASE(reduction, variance_fits_sequential_errors), VN_CASE(reduction, special_values), VN_CASE(reduction, empty_sets),
              VN_CASE(reduction, integers_wrap), VN_CASE(reduction, any_axes_agree_with_rows))

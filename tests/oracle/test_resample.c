@@ -55,7 +55,15 @@ static float f32_linear(const double *x, float cy, float cx) {
     const int y0 = (int)floorf(cy), x0 = (int)floorf(cx);
     const float fy = cy - (float)y0, fx = cx - (float)x0;
     for (int i = 0; i < 2; ++i) {
-        const int r = y0 + i < 0 ? 0 : y0 + i >= H ? H - 1 : y0 + i, a = x0 < 0 ? 0 : x0 >= W ? W - 1 : x0, b = x0 + 1 < 0 ? 0 : x0 + 1 >= W ? W - 1 : x0 + 1;
+        const int r = y0 + i < 0    ? 0
+                      : y0 + i >= H ? H - 1
+                                    : y0 + i,
+                  a = x0 < 0    ? 0
+                      : x0 >= W ? W - 1
+                                : x0,
+                  b = x0 + 1 < 0    ? 0
+                      : x0 + 1 >= W ? W - 1
+                                    : x0 + 1;
         const float p = (float)x[r * W + a], q = (float)x[r * W + b];
         v[i] = p + fx * (q - p);
     }
@@ -81,8 +89,13 @@ static float f32_cubic(const double *x, float cy, float cx) {
     return w[0][0] * rows[0] + w[0][1] * rows[1] + w[0][2] * rows[2] + w[0][3] * rows[3];
 }
 
-static one_node_t resize(vn_test_t *t, const double *x, int64_t oh, int64_t ow, const char *mode, const char *coordinate, const char *contract) {
-    one_node_t c = {.op = "Resize", .version = 19, .n_in = 4, .contract = contract, .want = VN_WANT_VARIANCE,
+static one_node_t resize(vn_test_t *t, const double *x, int64_t oh, int64_t ow, const char *mode, const char *coordinate,
+                         const char *contract) {
+    one_node_t c = {.op = "Resize",
+                    .version = 19,
+                    .n_in = 4,
+                    .contract = contract,
+                    .want = VN_WANT_VARIANCE,
                     .attrs = {{"mode", ONE_TEXT, 0, mode}, {"coordinate_transformation_mode", ONE_TEXT, 0, coordinate}}};
     c.in[0] = one_tensor(t, VN_F32, 2, (int64_t[]){H, W});
     vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
@@ -104,16 +117,21 @@ VN_TEST(resample, linear_and_cubic_agree_with_the_twin) {
             for (int s = 0; s < 6; ++s) {
                 double x[H * W];
                 fill(&rng, x, H * W);
-                one_node_t c = resize(t, x, sizes[s][0], sizes[s][1], cubic ? "cubic" : "linear", coordinates[mode], "operand=f32,accumulator=f32");
+                one_node_t c =
+                    resize(t, x, sizes[s][0], sizes[s][1], cubic ? "cubic" : "linear", coordinates[mode], "operand=f32,accumulator=f32");
                 one_run(t, &c);
                 VN_ASSERT_EQ(t, c.out[0].count, sizes[s][0] * sizes[s][1]);
                 for (int64_t i = 0; i < c.out[0].count; ++i) {
                     const int64_t r = i / sizes[s][1], q = i % sizes[s][1];
-                    const double y = twin(x, source_exact(mode, r, H, sizes[s][0]), source_exact(mode, q, W, sizes[s][1]), 1, 1, cubic, false, false);
+                    const double y =
+                        twin(x, source_exact(mode, r, H, sizes[s][0]), source_exact(mode, q, W, sizes[s][1]), 1, 1, cubic, false, false);
                     VN_ASSERT_LE(t, fabs(y - c.out[0].value[i]), 1e-13);
-                    const float cy = source(mode, r, H, sizes[s][0]), cx = source(mode, q, W, sizes[s][1]), got = cubic ? f32_cubic(x, cy, cx) : f32_linear(x, cy, cx);
+                    const float cy = source(mode, r, H, sizes[s][0]), cx = source(mode, q, W, sizes[s][1]),
+                                got = cubic ? f32_cubic(x, cy, cx) : f32_linear(x, cy, cx);
                     const double ratio = sim_ratio(got, y, c.out[0].bound[i]);
-                    if (ratio > 1) vn_test_fail(t, __FILE__, __LINE__, "%s, cubic %d, element %lld: %a for %a, bound %a", coordinates[mode], cubic, (long long)i, (double)got, y, c.out[0].bound[i]);
+                    if (ratio > 1)
+                        vn_test_fail(t, __FILE__, __LINE__, "%s, cubic %d, element %lld: %a for %a, bound %a", coordinates[mode], cubic,
+                                     (long long)i, (double)got, y, c.out[0].bound[i]);
                     worst[cubic] = fmax(worst[cubic], ratio);
                 }
                 one_free(&c);
@@ -134,12 +152,14 @@ VN_TEST(resample, antialias_and_exclusion_agree_with_the_twin) {
             one_run(t, &c);
             for (int64_t i = 0; i < c.out[0].count; ++i) {
                 const int64_t r = i / sizes[s][1], q = i % sizes[s][1];
-                const double y = twin(x, source_exact(0, r, H, sizes[s][0]), source_exact(0, q, W, sizes[s][1]), (double)sizes[s][0] / H, (double)sizes[s][1] / W, cubic, !anti, anti);
+                const double y = twin(x, source_exact(0, r, H, sizes[s][0]), source_exact(0, q, W, sizes[s][1]), (double)sizes[s][0] / H,
+                                      (double)sizes[s][1] / W, cubic, !anti, anti);
                 VN_ASSERT_LE(t, fabs(y - c.out[0].value[i]), 1e-13);
                 /* the coordinate moved as far as f32 may move it stays inside */
                 const double cy = source_exact(0, r, H, sizes[s][0]), cx = source_exact(0, q, W, sizes[s][1]), e = 3 * 0x1p-24 * 0.99;
                 const double ey = sizes[s][0] % H ? e : 0, ex = sizes[s][1] % W ? e : 0; /* scales of 1 and 2 are exact */
-                const double z = twin(x, cy + ey * (fabs(cy) + 1), cx - ex * (fabs(cx) + 1), (double)sizes[s][0] / H, (double)sizes[s][1] / W, cubic, !anti, anti);
+                const double z = twin(x, cy + ey * (fabs(cy) + 1), cx - ex * (fabs(cx) + 1), (double)sizes[s][0] / H,
+                                      (double)sizes[s][1] / W, cubic, !anti, anti);
                 VN_ASSERT_LE(t, fabs(z - y), c.out[0].bound[i]);
                 VN_ASSERT_LE(t, c.out[0].bound[i], 1e-3);
             }
@@ -212,7 +232,11 @@ VN_TEST(resample, scales_policies_and_crops) {
 }
 
 static one_node_t grid(vn_test_t *t, const double *x, int n, const double *g, const char *mode, const char *pad) {
-    one_node_t c = {.op = "GridSample", .version = 22, .n_in = 2, .want = VN_WANT_VARIANCE, .attrs = {{"mode", ONE_TEXT, 0, mode}, {"padding_mode", ONE_TEXT, 0, pad}}};
+    one_node_t c = {.op = "GridSample",
+                    .version = 22,
+                    .n_in = 2,
+                    .want = VN_WANT_VARIANCE,
+                    .attrs = {{"mode", ONE_TEXT, 0, mode}, {"padding_mode", ONE_TEXT, 0, pad}}};
     c.in[0] = one_tensor(t, VN_F32, 4, (int64_t[]){1, 1, H, W});
     vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
     c.in[1] = one_tensor(t, VN_F32, 4, (int64_t[]){1, 1, n, 2});
@@ -232,7 +256,8 @@ VN_TEST(resample, grid_samples) {
         const double cx = fmin(fmax(((g[2 * i] + 1) * W - 1) / 2, 0), W - 1), cy = fmin(fmax(((g[2 * i + 1] + 1) * H - 1) / 2, 0), H - 1);
         const double y = twin(x, cy, cx, 1, 1, false, false, false);
         VN_ASSERT_LE(t, fabs(y - c.out[0].value[i]), 1e-13);
-        const float fx = fminf(fmaxf((((float)g[2 * i] + 1) * W - 1) / 2, 0), W - 1), fy = fminf(fmaxf((((float)g[2 * i + 1] + 1) * H - 1) / 2, 0), H - 1);
+        const float fx = fminf(fmaxf((((float)g[2 * i] + 1) * W - 1) / 2, 0), W - 1),
+                    fy = fminf(fmaxf((((float)g[2 * i + 1] + 1) * H - 1) / 2, 0), H - 1);
         worst = fmax(worst, sim_ratio(f32_linear(x, fy, fx), y, c.out[0].bound[i]));
     }
     VN_ASSERT_LE(t, worst, 1);
@@ -265,5 +290,5 @@ VN_TEST(resample, grids_from_matrices) {
 }
 
 VN_TEST_MAIN(VN_CASE(resample, linear_and_cubic_agree_with_the_twin), VN_CASE(resample, antialias_and_exclusion_agree_with_the_twin),
-             VN_CASE(resample, wrong_coordinates_are_outside), VN_CASE(resample, nearest_ties), VN_CASE(resample, scales_policies_and_crops),
-             VN_CASE(resample, grid_samples), VN_CASE(resample, grids_from_matrices))
+             VN_CASE(resample, wrong_coordinates_are_outside), VN_CASE(resample, nearest_ties),
+             VN_CASE(resample, scales_policies_and_crops), VN_CASE(resample, grid_samples), VN_CASE(resample, grids_from_matrices))

@@ -5,7 +5,11 @@
 enum { N = 100 };
 
 static one_node_t scan(vn_test_t *t, const char *op, int64_t n, const double *x, bool exclusive, bool reverse, const char *contract) {
-    one_node_t c = {.op = op, .version = 26, .n_in = 2, .contract = contract, .want = VN_WANT_VARIANCE,
+    one_node_t c = {.op = op,
+                    .version = 26,
+                    .n_in = 2,
+                    .contract = contract,
+                    .want = VN_WANT_VARIANCE,
                     .attrs = {{"exclusive", ONE_INT, exclusive, NULL}, {"reverse", ONE_INT, reverse, NULL}}};
     c.in[0] = one_vector(t, VN_F32, n, x);
     c.in[1] = one_scalar(t, VN_I64, 0);
@@ -13,7 +17,8 @@ static one_node_t scan(vn_test_t *t, const char *op, int64_t n, const double *x,
 }
 
 VN_TEST(scan, values_and_order) {
-    const double x[3] = {1, 2, 3}, sums[4][3] = {{1, 3, 6}, {6, 5, 3}, {0, 1, 3}, {5, 3, 0}}, products[4][3] = {{1, 2, 6}, {6, 6, 3}, {1, 1, 2}, {6, 3, 1}};
+    const double x[3] = {1, 2, 3}, sums[4][3] = {{1, 3, 6}, {6, 5, 3}, {0, 1, 3}, {5, 3, 0}},
+                 products[4][3] = {{1, 2, 6}, {6, 6, 3}, {1, 1, 2}, {6, 3, 1}};
     for (int k = 0; k < 4; ++k)
         for (int p = 0; p < 2; ++p) {
             one_node_t c = scan(t, p ? "CumProd" : "CumSum", 3, x, k / 2, k % 2, "portable");
@@ -37,7 +42,8 @@ VN_TEST(scan, bounds_hold_and_bite) {
             s = sim(VN_FMT_F32, s + x[k]);
             if (k % 16 == 0) carry = k ? blocked[k - 1] : 0;
             blocked[k] = sim(VN_FMT_F32, carry + sim_sum(VN_FMT_F32, x + k / 16 * 16, k % 16 + 1, SIM_FORWARD));
-            worst = fmax(worst, fmax(sim_ratio(s, c.out[0].value[k], c.out[0].bound[k]), sim_ratio(blocked[k], c.out[0].value[k], c.out[0].bound[k])));
+            worst = fmax(worst, fmax(sim_ratio(s, c.out[0].value[k], c.out[0].bound[k]),
+                                     sim_ratio(blocked[k], c.out[0].value[k], c.out[0].bound[k])));
         }
         double exact = 0;
         for (int k = 0; k < N; ++k) exact += x[k];
@@ -93,4 +99,5 @@ VN_TEST(scan, variance_of_prefixes) {
     VN_ASSERT_GE(t, sqrt(z2 / count), 0.85);
 }
 
-VN_TEST_MAIN(VN_CASE(scan, values_and_order), VN_CASE(scan, bounds_hold_and_bite), VN_CASE(scan, subtraction_is_the_second_tier), VN_CASE(scan, variance_of_prefixes))
+VN_TEST_MAIN(VN_CASE(scan, values_and_order), VN_CASE(scan, bounds_hold_and_bite), VN_CASE(scan, subtraction_is_the_second_tier),
+             VN_CASE(scan, variance_of_prefixes))

@@ -55,7 +55,8 @@ VN_TEST(scatter, nd_writes_slices) {
     mc_t s;
     vn_tensor_t *index = mc_tensor(VN_I64, MC_DIMS(2, 1));
     vn_tensor_set_i64(index, 0, -1);
-    scatter_case(&s, "ScatterND", mc_f32(MC_DIMS(3, 2), (double[]){1, 2, 3, 4, 5, 6}), index, mc_f32(MC_DIMS(2, 2), (double[]){7, 8, 9, 10}), NULL);
+    scatter_case(&s, "ScatterND", mc_f32(MC_DIMS(3, 2), (double[]){1, 2, 3, 4, 5, 6}), index,
+                 mc_f32(MC_DIMS(2, 2), (double[]){7, 8, 9, 10}), NULL);
     VN_ASSERT_OK_ERR(t, mc_run(&s), s.err);
     static const double want[] = {9, 10, 3, 4, 7, 8};
     for (int i = 0; i < 6; ++i) VN_ASSERT_DEQ(t, vn_tensor_get_f64(s.out[0].tensor, i), want[i]);
@@ -144,7 +145,8 @@ VN_TEST(scatter, add_bound_true_tight_sharp) {
 /* The lost update of a kernel that reads all, adds, and writes all lies outside the bound. */
 VN_TEST(scatter, lost_update_is_outside) {
     mc_t s;
-    scatter_case(&s, "ScatterElements", mc_f32(MC_DIMS(1), (double[]){1.25}), MC_I64(0, 0), mc_f32(MC_DIMS(2), (double[]){0.5, 0.75}), "add");
+    scatter_case(&s, "ScatterElements", mc_f32(MC_DIMS(1), (double[]){1.25}), MC_I64(0, 0), mc_f32(MC_DIMS(2), (double[]){0.5, 0.75}),
+                 "add");
     VN_ASSERT_OK_ERR(t, mc_run(&s), s.err);
     VN_ASSERT_DEQ(t, s.out[0].value[0], 2.5);
     VN_ASSERT_GT(t, fabs(1.25 + 0.75 - 2.5), s.out[0].bound[0]);
@@ -177,8 +179,8 @@ VN_TEST(scatter, mul_max_min_and_integers) {
     mc_free(&s);
     const double nan = NAN;
     for (int max = 0; max < 2; ++max) {
-        scatter_case(&s, "ScatterElements", mc_f32(MC_DIMS(3), (double[]){1, 1, 0.0}), MC_I64(0, 0, 1, 2), mc_f32(MC_DIMS(4), (double[]){5, -5, nan, -0.0}),
-                     max ? "max" : "min");
+        scatter_case(&s, "ScatterElements", mc_f32(MC_DIMS(3), (double[]){1, 1, 0.0}), MC_I64(0, 0, 1, 2),
+                     mc_f32(MC_DIMS(4), (double[]){5, -5, nan, -0.0}), max ? "max" : "min");
         VN_ASSERT_OK_ERR(t, mc_run(&s), s.err);
         VN_ASSERT_DEQ(t, vn_tensor_get_f64(s.out[0].tensor, 0), max ? 5 : -5);
         VN_ASSERT(t, isnan(vn_tensor_get_f64(s.out[0].tensor, 1)));
@@ -298,7 +300,8 @@ VN_TEST(scatter, allocation_faults) {
     vn_rng_t rng = vn_test_rng(t);
     for (int i = 0; i < 8; ++i) {
         mc_t s;
-        scatter_case(&s, "ScatterElements", mc_random(&rng, types[i / 4], MC_DIMS(4)), MC_I64(1, 1, 7), mc_random(&rng, types[i / 4], MC_DIMS(3)), how[i % 4]);
+        scatter_case(&s, "ScatterElements", mc_random(&rng, types[i / 4], MC_DIMS(4)), MC_I64(1, 1, 7),
+                     mc_random(&rng, types[i / 4], MC_DIMS(3)), how[i % 4]);
         VN_ASSERT_GT(t, mc_faults(t, &s), 3);
         mc_free(&s);
     }
@@ -311,7 +314,8 @@ VN_TEST(scatter, allocation_faults) {
     mc_free(&c);
 }
 
-VN_TEST_MAIN(VN_CASE(scatter, allocation_faults), VN_CASE(scatter, elements_is_its_twin), VN_CASE(scatter, nd_writes_slices), VN_CASE(scatter, order_of_duplicates_is_open),
-             VN_CASE(scatter, index_out_of_range_is_void), VN_CASE(scatter, add_bound_true_tight_sharp), VN_CASE(scatter, lost_update_is_outside),
-             VN_CASE(scatter, f16_partial_sums_are_the_second_tier), VN_CASE(scatter, mul_max_min_and_integers), VN_CASE(scatter, cache_updates),
-             VN_CASE(col2im, counts_windows))
+VN_TEST_MAIN(VN_CASE(scatter, allocation_faults), VN_CASE(scatter, elements_is_its_twin), VN_CASE(scatter, nd_writes_slices),
+             VN_CASE(scatter, order_of_duplicates_is_open), VN_CASE(scatter, index_out_of_range_is_void),
+             VN_CASE(scatter, add_bound_true_tight_sharp), VN_CASE(scatter, lost_update_is_outside),
+             VN_CASE(scatter, f16_partial_sums_are_the_second_tier), VN_CASE(scatter, mul_max_min_and_integers),
+             VN_CASE(scatter, cache_updates), VN_CASE(col2im, counts_windows))

@@ -11,7 +11,10 @@ VN_TEST(softmax, exponential_of_arrays) {
     vn_rng_t rng = vn_test_rng(t);
     enum { N = 20001 };
     double *x = vn_alloc(N, sizeof *x), *y = vn_alloc(N, sizeof *y);
-    for (int i = 0; i < N; ++i) y[i] = x[i] = i < 100 ? -(double)i * 0x1p-40 : i < 200 ? -700 - (i - 100) * 0.5 : -745 * vn_rng_uniform(&rng) * vn_rng_uniform(&rng);
+    for (int i = 0; i < N; ++i)
+        y[i] = x[i] = i < 100   ? -(double)i * 0x1p-40
+                      : i < 200 ? -700 - (i - 100) * 0.5
+                                : -745 * vn_rng_uniform(&rng) * vn_rng_uniform(&rng);
     x[7] = y[7] = -INFINITY;
     x[9] = y[9] = NAN;
     vn_exp_array(y, N);
@@ -29,7 +32,8 @@ VN_TEST(softmax, exponential_of_arrays) {
 typedef enum form { TWO_PASS, ONLINE, EXP2, FORMS } form_t;
 
 /* One row in format f; out: softmax or log-softmax. */
-static void execute(vn_rng_t *rng, vn_format_t f, form_t form, bool logs, double te, double tl, const double *x, int64_t n, sim_order_t order, double *out) {
+static void execute(vn_rng_t *rng, vn_format_t f, form_t form, bool logs, double te, double tl, const double *x, int64_t n,
+                    sim_order_t order, double *out) {
     double w[MAX_N], top = -INFINITY, sum = 0;
     for (int64_t k = 0; k < n; ++k) top = fmax(top, x[k]);
     for (int64_t k = 0; k < n; ++k) {
@@ -53,7 +57,8 @@ static void execute(vn_rng_t *rng, vn_format_t f, form_t form, bool logs, double
         out[k] = logs ? sim(f, sim(f, x[k] - top) - log_sum) : order == SIM_LANES ? sim(f, w[k] * inverse) : sim(f, w[k] / sum);
 }
 
-static one_node_t node(vn_test_t *t, const char *op, vn_dtype_t type, int64_t rows, int64_t n, const double *x, const char *contract, int want) {
+static one_node_t node(vn_test_t *t, const char *op, vn_dtype_t type, int64_t rows, int64_t n, const double *x, const char *contract,
+                       int want) {
     one_node_t c = {.op = op, .version = 13, .n_in = 1, .contract = contract, .want = want};
     c.in[0] = one_tensor(t, type, 2, (int64_t[]){rows, n});
     vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
@@ -77,23 +82,32 @@ static void hold(vn_test_t *t, vn_format_t f, const char *contract, double te, d
             double x[ROWS * MAX_N], y[MAX_N];
             for (int i = 0; i < ROWS * n; ++i) {
                 const double g = vn_rng_normal(&rng);
-                x[i] = sim(f, data == 0 ? g : data == 1 ? g + 50 : data == 2 ? 8 * g : data == 3 ? (double)vn_rng_below(&rng, 3) : 0.01 * g);
+                x[i] = sim(f, data == 0   ? g
+                              : data == 1 ? g + 50
+                              : data == 2 ? 8 * g
+                              : data == 3 ? (double)vn_rng_below(&rng, 3)
+                                          : 0.01 * g);
                 if (data == 2 && i % 5 == 0 && i % n) x[i] = -INFINITY;
             }
-            one_node_t c = node(t, logs ? "LogSoftmax" : "Softmax", f == VN_FMT_F16 ? VN_F16 : VN_F32, ROWS, n, x, contract, VN_WANT_VARIANCE);
+            one_node_t c =
+                node(t, logs ? "LogSoftmax" : "Softmax", f == VN_FMT_F16 ? VN_F16 : VN_F32, ROWS, n, x, contract, VN_WANT_VARIANCE);
             one_run(t, &c);
             const vn_ref_t *r = &c.out[0];
             for (int i = 0; i < ROWS; ++i) {
                 long double p[MAX_N];
                 exact_row(logs, x + i * n, n, p);
                 for (int k = 0; k < n; ++k)
-                    if (isfinite((double)p[k])) VN_ASSERT_LE(t, fabs((double)(r->value[i * n + k] - p[k])), 0x1p-49 * (1 + fabs((double)p[k])) * (logs ? 30 : (double)p[k]) + 1e-300);
+                    if (isfinite((double)p[k]))
+                        VN_ASSERT_LE(t, fabs((double)(r->value[i * n + k] - p[k])),
+                                     0x1p-49 * (1 + fabs((double)p[k])) * (logs ? 30 : (double)p[k]) + 1e-300);
                 for (int form = 0; form < forms; ++form)
                     for (int order = 0; order < SIM_ORDERS; ++order) {
                         execute(&rng, f, (form_t)form, logs, te, tl, x + i * n, n, (sim_order_t)order, y);
                         for (int k = 0; k < n; ++k) {
                             const double q = sim_ratio(y[k], r->value[i * n + k], r->bound[i * n + k]);
-                            if (q > 1) vn_test_fail(t, __FILE__, __LINE__, "form %d, data %d, n %d: %a for %a, bound %a, ratio %g", form, data, n, y[k], r->value[i * n + k], r->bound[i * n + k], q);
+                            if (q > 1)
+                                vn_test_fail(t, __FILE__, __LINE__, "form %d, data %d, n %d: %a for %a, bound %a, ratio %g", form, data, n,
+                                             y[k], r->value[i * n + k], r->bound[i * n + k], q);
                             if (isfinite(q) && n > 1) worst = fmax(worst, q);
                             VN_ASSERT(t, r->var[i * n + k] >= 0);
                         }
@@ -181,7 +195,11 @@ VN_TEST(softmax, losses) {
     const double x[6] = {1, 2, 3, 0, -1, 4}, w[3] = {0.5, 1, 2};
     static const char *const how[] = {"none", "sum", "mean"};
     for (int k = 0; k < 3; ++k) {
-        one_node_t c = {.op = "SoftmaxCrossEntropyLoss", .version = 13, .n_in = 3, .n_out = 2, .want = VN_WANT_VARIANCE,
+        one_node_t c = {.op = "SoftmaxCrossEntropyLoss",
+                        .version = 13,
+                        .n_in = 3,
+                        .n_out = 2,
+                        .want = VN_WANT_VARIANCE,
                         .attrs = {{"reduction", ONE_TEXT, 0, how[k]}, {"ignore_index", ONE_INT, 7, NULL}}};
         c.in[0] = one_tensor(t, VN_F32, 2, (int64_t[]){2, 3});
         vn_tensor_from_f64(c.in[0], x, VN_RNE, false);
@@ -199,7 +217,8 @@ VN_TEST(softmax, losses) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(softmax, exponential_of_arrays), VN_CASE(softmax, ieee_holds_two_pass_and_online), VN_CASE(softmax, portable_holds_exp2_and_worse_functions),
-             VN_CASE(softmax, f16_arithmetic_holds), VN_CASE(softmax, logarithms_hold), VN_CASE(softmax, faults_are_outside), VN_CASE(softmax, second_tiers),
-             VN_CASE(softmax, special_rows), VN_CASE(softmax, before_13_all_trailing_axes_form_the_row), VN_CASE(softmax, hardmax_takes_the_first_maximum),
-             VN_CASE(softmax, losses))
+VN_TEST_MAIN(VN_CASE(softmax, exponential_of_arrays), VN_CASE(softmax, ieee_holds_two_pass_and_online),
+             VN_CASE(softmax, portable_holds_exp2_and_worse_functions), VN_CASE(softmax, f16_arithmetic_holds),
+             VN_CASE(softmax, logarithms_hold), VN_CASE(softmax, faults_are_outside), VN_CASE(softmax, second_tiers),
+             VN_CASE(softmax, special_rows), VN_CASE(softmax, before_13_all_trailing_axes_form_the_row),
+             VN_CASE(softmax, hardmax_takes_the_first_maximum), VN_CASE(softmax, losses))

@@ -47,7 +47,8 @@ VN_TEST(spectral, direct_f32_sums_are_inside) {
                 a += (float)x[i] * (float)cos(w);
                 b += (float)x[i] * (float)sin(w);
             }
-            worst = fmax(worst, fmax(sim_ratio(a, c.out[0].value[2 * k], c.out[0].bound[2 * k]), sim_ratio(b, c.out[0].value[2 * k + 1], c.out[0].bound[2 * k + 1])));
+            worst = fmax(worst, fmax(sim_ratio(a, c.out[0].value[2 * k], c.out[0].bound[2 * k]),
+                                     sim_ratio(b, c.out[0].value[2 * k + 1], c.out[0].bound[2 * k + 1])));
         }
         one_free(&c);
     }
@@ -66,7 +67,11 @@ VN_TEST(spectral, one_sided_and_back) {
         one_run(t, &c);
         VN_ASSERT_EQ(t, c.out[0].dims[1], n / 2 + 1);
         for (int i = 0; i < 2 * (n / 2 + 1); ++i) half[i] = c.out[0].value[i];
-        one_node_t d = {.op = "DFT", .version = 20, .n_in = 2, .want = VN_WANT_BOUND, .attrs = {{"onesided", ONE_INT, 1, NULL}, {"inverse", ONE_INT, 1, NULL}}};
+        one_node_t d = {.op = "DFT",
+                        .version = 20,
+                        .n_in = 2,
+                        .want = VN_WANT_BOUND,
+                        .attrs = {{"onesided", ONE_INT, 1, NULL}, {"inverse", ONE_INT, 1, NULL}}};
         d.in[0] = one_tensor(t, VN_F64, 3, (int64_t[]){1, n / 2 + 1, 2});
         vn_tensor_from_f64(d.in[0], half, VN_RNE, false);
         d.in[1] = one_scalar(t, VN_I64, n);
@@ -103,15 +108,24 @@ VN_TEST(spectral, windows) {
     static const char *const names[] = {"HannWindow", "HammingWindow", "BlackmanWindow"};
     for (int k = 0; k < 3; ++k)
         for (int periodic = 0; periodic < 2; ++periodic) {
-            one_node_t c = {.op = names[k], .version = 17, .n_in = 1, .contract = "operand=f32,accumulator=f32", .want = VN_WANT_BOUND, .attrs = {{"periodic", ONE_INT, periodic, NULL}}};
+            one_node_t c = {.op = names[k],
+                            .version = 17,
+                            .n_in = 1,
+                            .contract = "operand=f32,accumulator=f32",
+                            .want = VN_WANT_BOUND,
+                            .attrs = {{"periodic", ONE_INT, periodic, NULL}}};
             c.in[0] = one_scalar(t, VN_I64, 50);
             one_run(t, &c);
             for (int i = 0; i < 50; ++i) {
                 const long double w = pi2 * i / (periodic ? 50 : 49);
-                const long double y = k == 0 ? 0.5L - 0.5L * cosl(w) : k == 1 ? 25.0L / 46 - 21.0L / 46 * cosl(w) : 0.42L - 0.5L * cosl(w) + 0.08L * cosl(2 * w);
+                const long double y = k == 0   ? 0.5L - 0.5L * cosl(w)
+                                      : k == 1 ? 25.0L / 46 - 21.0L / 46 * cosl(w)
+                                               : 0.42L - 0.5L * cosl(w) + 0.08L * cosl(2 * w);
                 VN_ASSERT_LE(t, fabs((double)(y - c.out[0].value[i])), 1e-15);
                 const float theta = 6.2831853f * (float)i / (periodic ? 50.0f : 49.0f);
-                const float got = k == 0 ? 0.5f - 0.5f * cosf(theta) : k == 1 ? 0.54347826f - 0.45652174f * cosf(theta) : 0.42f - 0.5f * cosf(theta) + 0.08f * cosf(2 * theta);
+                const float got = k == 0   ? 0.5f - 0.5f * cosf(theta)
+                                  : k == 1 ? 0.54347826f - 0.45652174f * cosf(theta)
+                                           : 0.42f - 0.5f * cosf(theta) + 0.08f * cosf(2 * theta);
                 VN_ASSERT_LE(t, fabs(got - (double)y), c.out[0].bound[i]);
                 VN_ASSERT_LE(t, c.out[0].bound[i], 1e-5);
             }
@@ -142,5 +156,6 @@ VN_TEST(spectral, mel_bands_are_triangles) {
     one_free(&c);
 }
 
-VN_TEST_MAIN(VN_CASE(spectral, transforms_of_every_length), VN_CASE(spectral, direct_f32_sums_are_inside), VN_CASE(spectral, one_sided_and_back),
-             VN_CASE(spectral, frames_of_a_signal), VN_CASE(spectral, windows), VN_CASE(spectral, mel_bands_are_triangles))
+VN_TEST_MAIN(VN_CASE(spectral, transforms_of_every_length), VN_CASE(spectral, direct_f32_sums_are_inside),
+             VN_CASE(spectral, one_sided_and_back), VN_CASE(spectral, frames_of_a_signal), VN_CASE(spectral, windows),
+             VN_CASE(spectral, mel_bands_are_triangles))

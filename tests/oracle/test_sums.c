@@ -17,7 +17,11 @@ VN_TEST(sums, totals_beyond_f64) {
     mpfr_inits2(2300, s, d, (mpfr_ptr)0);
     for (int n = 1; n < MAX_N; n = n * 3 + 1)
         for (int kind = 0; kind < 3; ++kind) {
-            for (int i = 0; i < n; ++i) x[i] = kind == 0 ? vn_rng_normal(&rng) : kind == 1 ? vn_rng_normal(&rng) * exp(20 * vn_rng_normal(&rng)) : i % 2 ? -x[i - 1] * (1 + 0x1p-50) : vn_rng_normal(&rng) * 1e10;
+            for (int i = 0; i < n; ++i)
+                x[i] = kind == 0   ? vn_rng_normal(&rng)
+                       : kind == 1 ? vn_rng_normal(&rng) * exp(20 * vn_rng_normal(&rng))
+                       : i % 2     ? -x[i - 1] * (1 + 0x1p-50)
+                                   : vn_rng_normal(&rng) * 1e10;
             double abs = 0;
             mpfr_set_zero(s, 1);
             for (int i = 0; i < n; ++i) mpfr_add_d(s, s, x[i], MPFR_RNDN), abs += fabs(x[i]);
@@ -39,7 +43,8 @@ VN_TEST(sums, totals_beyond_f64) {
 }
 
 VN_TEST(sums, special_terms) {
-    const double x[4] = {1, INFINITY, 2, 3}, y[3] = {INFINITY, -INFINITY, 1}, z[2] = {0x1.fp1023, 0x1.fp1023}, w[3] = {0x1.fp1023, 0x1.fp1023, -0x1.fp1023};
+    const double x[4] = {1, INFINITY, 2, 3}, y[3] = {INFINITY, -INFINITY, 1}, z[2] = {0x1.fp1023, 0x1.fp1023},
+                 w[3] = {0x1.fp1023, 0x1.fp1023, -0x1.fp1023};
     VN_ASSERT_DEQ(t, vn_sum2(x, 4).hi, INFINITY);
     VN_ASSERT(t, isnan(vn_sum2(y, 3).hi));
     VN_ASSERT_DEQ(t, vn_sum2(z, 2).hi, INFINITY);
@@ -87,10 +92,8 @@ VN_TEST(sums, rows_of_any_axes) {
             int64_t rest = i, row = 0, k = 0;
             for (int d = 3; d >= 0; --d) at[d] = rest % dims[d], rest /= dims[d];
             for (int d = 0; d < 4; ++d) {
-                if (along[d])
-                    k = k * dims[d] + at[d];
-                else
-                    row = row * dims[d] + at[d];
+                if (along[d]) k = k * dims[d] + at[d];
+                else row = row * dims[d] + at[d];
             }
             VN_ASSERT_DEQ(t, block[row * s.n + k], i);
         }
@@ -117,5 +120,5 @@ VN_TEST(sums, variance_of_known_orders) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(sums, totals_beyond_f64), VN_CASE(sums, special_terms), VN_CASE(sums, exactness_is_a_proof), VN_CASE(sums, rows_of_any_axes),
-             VN_CASE(sums, variance_of_known_orders))
+VN_TEST_MAIN(VN_CASE(sums, totals_beyond_f64), VN_CASE(sums, special_terms), VN_CASE(sums, exactness_is_a_proof),
+             VN_CASE(sums, rows_of_any_axes), VN_CASE(sums, variance_of_known_orders))

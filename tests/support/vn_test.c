@@ -33,7 +33,8 @@ void vn_test_fail(const vn_test_t *t, const char *file, int line, const char *fm
     fprintf(stderr, "%s:%d: %s: ", file, line, t->name);
     vfprintf(stderr, fmt, args);
     va_end(args);
-    fprintf(stderr, "\n    seed 0x%" PRIx64 "; rerun: VN_SEED=0x%" PRIx64 " CMOCKA_TEST_FILTER=%s %s\n", t->seed, t->seed, t->name, program);
+    fprintf(stderr, "\n    seed 0x%" PRIx64 "; rerun: VN_SEED=0x%" PRIx64 " CMOCKA_TEST_FILTER=%s %s\n", t->seed, t->seed, t->name,
+            program);
     fail();
 }
 

@@ -11,9 +11,10 @@ static const struct {
     const char *name;
     vn_dtype_t type;
 } type_names[] = {
-    {"BOOLEAN", VN_BOOL}, {"BF16", VN_BF16}, {"F16", VN_F16}, {"F32", VN_F32}, {"F64", VN_F64}, {"I4", VN_I4}, {"I8", VN_I8},
-    {"I16", VN_I16}, {"I32", VN_I32}, {"I64", VN_I64}, {"U2", VN_U2}, {"U4", VN_U4}, {"U8", VN_U8}, {"U16", VN_U16}, {"U32", VN_U32},
-    {"U64", VN_U64}, {"F8E4M3", VN_F8E4M3FN}, {"F8E5M3", VN_F8E5M2}, {"F8E5M2", VN_F8E5M2}, {"STRING", VN_STRING},
+    {"BOOLEAN", VN_BOOL},  {"BF16", VN_BF16},       {"F16", VN_F16},       {"F32", VN_F32},       {"F64", VN_F64},
+    {"I4", VN_I4},         {"I8", VN_I8},           {"I16", VN_I16},       {"I32", VN_I32},       {"I64", VN_I64},
+    {"U2", VN_U2},         {"U4", VN_U4},           {"U8", VN_U8},         {"U16", VN_U16},       {"U32", VN_U32},
+    {"U64", VN_U64},       {"F8E4M3", VN_F8E4M3FN}, {"F8E5M3", VN_F8E5M2}, {"F8E5M2", VN_F8E5M2}, {"STRING", VN_STRING},
     {"F4E2M1", VN_F4E2M1}, {"F8E8M0", VN_F8E8M0},
 };
 
@@ -52,7 +53,8 @@ static vn_status_t read_header(ov_api_t *out, vn_error_t *err) {
     snprintf(path, sizeof path, "%s/../include/openvino/c/ov_common.h", out->folder);
     vn_map_t map;
     if (vn_map_file(path, &map, NULL) != VN_OK)
-        return vn_fail(err, VN_ERR_NOTFOUND, "this OpenVINO package has no header %s, which numbers its element types; install a newer one", path);
+        return vn_fail(err, VN_ERR_NOTFOUND, "this OpenVINO package has no header %s, which numbers its element types; install a newer one",
+                       path);
     char *text = vn_strndup((const char *)map.data, map.size);
     vn_unmap(&map);
     if (!text) return vn_fail(err, VN_ERR_NOMEM, "out of memory");
@@ -86,14 +88,14 @@ vn_status_t ov_api_open(const char *environment, ov_api_t *out, vn_error_t *err)
     if (!out->library) return vn_fail(err, VN_ERR_NOTFOUND, "%s", dlerror());
     const char *missing = NULL;
     /* Through a union: ISO C has no cast from an object pointer to a function pointer. */
-#define OV_FIND(result, name, parameters)                                \
-    {                                                                    \
-        union {                                                          \
-            void *object;                                                \
-            result(*function) parameters;                                \
-        } symbol = {.object = dlsym(out->library, #name)};               \
-        out->name = symbol.function;                                     \
-        if (!symbol.object) missing = #name;                             \
+#define OV_FIND(result, name, parameters)                  \
+    {                                                      \
+        union {                                            \
+            void *object;                                  \
+            result(*function) parameters;                  \
+        } symbol = {.object = dlsym(out->library, #name)}; \
+        out->name = symbol.function;                       \
+        if (!symbol.object) missing = #name;               \
     }
     OV_FUNCTIONS(OV_FIND)
 #undef OV_FIND
@@ -118,7 +120,8 @@ int ov_type_number(const ov_api_t *api, vn_dtype_t t) {
 
 /* Lines of its texts that say where in its own source the error was thrown, or what its manual offers. */
 static bool is_noise(const char *line, size_t n) {
-    static const char *const starts[] = {"Exception from ", "FrontEnd API failed with", "Check '", "To facilitate ", "Please, check your environment"};
+    static const char *const starts[] = {"Exception from ", "FrontEnd API failed with", "Check '", "To facilitate ",
+                                         "Please, check your environment"};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; ++i)
         if (strncmp(line, starts[i], strlen(starts[i])) == 0) return true;
     return n == 0;

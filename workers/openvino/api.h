@@ -27,44 +27,44 @@ typedef struct ov_version {
 enum { OV_OK = 0, OV_NOT_IMPLEMENTED = -2, OV_INVALID_PARAMETER = -14 };
 
 /* X(result, name, parameters): every function of the interface that is used. */
-#define OV_FUNCTIONS(X)                                                                                      \
-    X(const char *, ov_get_last_err_msg, (void))                                                             \
-    X(const char *, ov_get_error_info, (int status))                                                         \
-    X(void, ov_free, (const char *content))                                                                  \
-    X(int, ov_get_openvino_version, (ov_version_t *out))                                                     \
-    X(void, ov_version_free, (ov_version_t *version))                                                        \
-    X(int, ov_core_create, (ov_core_t * *out))                                                               \
-    X(void, ov_core_free, (ov_core_t * core))                                                                \
-    X(int, ov_core_set_property, (const ov_core_t *core, const char *device, ...))                           \
-    X(int, ov_core_get_property, (const ov_core_t *core, const char *device, const char *key, char **value)) \
-    X(int, ov_core_read_model_from_memory_buffer,                                                            \
-      (const ov_core_t *core, const char *model, size_t size, const ov_tensor_t *weights, ov_model_t **out)) \
-    X(void, ov_model_free, (ov_model_t * model))                                                             \
-    X(int, ov_core_compile_model,                                                                            \
-      (const ov_core_t *core, const ov_model_t *model, const char *device, size_t n, ov_compiled_model_t **out, ...)) \
-    X(void, ov_compiled_model_free, (ov_compiled_model_t * compiled))                                        \
-    X(int, ov_compiled_model_get_property, (const ov_compiled_model_t *compiled, const char *key, char **value)) \
-    X(int, ov_compiled_model_inputs_size, (const ov_compiled_model_t *compiled, size_t *size))               \
-    X(int, ov_compiled_model_outputs_size, (const ov_compiled_model_t *compiled, size_t *size))              \
-    X(int, ov_compiled_model_input_by_index, (const ov_compiled_model_t *compiled, size_t index, ov_port_t **out)) \
-    X(int, ov_compiled_model_output_by_index, (const ov_compiled_model_t *compiled, size_t index, ov_port_t **out)) \
-    X(int, ov_compiled_model_input_by_name, (const ov_compiled_model_t *compiled, const char *name, ov_port_t **out)) \
-    X(int, ov_compiled_model_output_by_name, (const ov_compiled_model_t *compiled, const char *name, ov_port_t **out)) \
-    X(int, ov_port_get_any_name, (const ov_port_t *port, char **name))                                       \
-    X(void, ov_output_const_port_free, (ov_port_t * port))                                                   \
-    X(int, ov_compiled_model_create_infer_request, (const ov_compiled_model_t *compiled, ov_infer_request_t **out)) \
-    X(void, ov_infer_request_free, (ov_infer_request_t * request))                                           \
+#define OV_FUNCTIONS(X)                                                                                                         \
+    X(const char *, ov_get_last_err_msg, (void))                                                                                \
+    X(const char *, ov_get_error_info, (int status))                                                                            \
+    X(void, ov_free, (const char *content))                                                                                     \
+    X(int, ov_get_openvino_version, (ov_version_t * out))                                                                       \
+    X(void, ov_version_free, (ov_version_t * version))                                                                          \
+    X(int, ov_core_create, (ov_core_t * *out))                                                                                  \
+    X(void, ov_core_free, (ov_core_t * core))                                                                                   \
+    X(int, ov_core_set_property, (const ov_core_t *core, const char *device, ...))                                              \
+    X(int, ov_core_get_property, (const ov_core_t *core, const char *device, const char *key, char **value))                    \
+    X(int, ov_core_read_model_from_memory_buffer,                                                                               \
+      (const ov_core_t *core, const char *model, size_t size, const ov_tensor_t *weights, ov_model_t **out))                    \
+    X(void, ov_model_free, (ov_model_t * model))                                                                                \
+    X(int, ov_core_compile_model,                                                                                               \
+      (const ov_core_t *core, const ov_model_t *model, const char *device, size_t n, ov_compiled_model_t **out, ...))           \
+    X(void, ov_compiled_model_free, (ov_compiled_model_t * compiled))                                                           \
+    X(int, ov_compiled_model_get_property, (const ov_compiled_model_t *compiled, const char *key, char **value))                \
+    X(int, ov_compiled_model_inputs_size, (const ov_compiled_model_t *compiled, size_t *size))                                  \
+    X(int, ov_compiled_model_outputs_size, (const ov_compiled_model_t *compiled, size_t *size))                                 \
+    X(int, ov_compiled_model_input_by_index, (const ov_compiled_model_t *compiled, size_t index, ov_port_t **out))              \
+    X(int, ov_compiled_model_output_by_index, (const ov_compiled_model_t *compiled, size_t index, ov_port_t **out))             \
+    X(int, ov_compiled_model_input_by_name, (const ov_compiled_model_t *compiled, const char *name, ov_port_t **out))           \
+    X(int, ov_compiled_model_output_by_name, (const ov_compiled_model_t *compiled, const char *name, ov_port_t **out))          \
+    X(int, ov_port_get_any_name, (const ov_port_t *port, char **name))                                                          \
+    X(void, ov_output_const_port_free, (ov_port_t * port))                                                                      \
+    X(int, ov_compiled_model_create_infer_request, (const ov_compiled_model_t *compiled, ov_infer_request_t **out))             \
+    X(void, ov_infer_request_free, (ov_infer_request_t * request))                                                              \
     X(int, ov_infer_request_set_input_tensor_by_index, (ov_infer_request_t * request, size_t index, const ov_tensor_t *tensor)) \
-    X(int, ov_infer_request_get_output_tensor_by_index, (const ov_infer_request_t *request, size_t index, ov_tensor_t **out)) \
-    X(int, ov_infer_request_infer, (ov_infer_request_t * request))                                           \
-    X(int, ov_tensor_create, (int type, ov_shape_t shape, ov_tensor_t **out))                                \
-    X(int, ov_tensor_create_from_host_ptr, (int type, ov_shape_t shape, void *data, ov_tensor_t **out))      \
-    X(int, ov_tensor_get_shape, (const ov_tensor_t *tensor, ov_shape_t *out))                                \
-    X(int, ov_shape_free, (ov_shape_t * shape))                                                              \
-    X(int, ov_tensor_get_element_type, (const ov_tensor_t *tensor, int *out))                                \
-    X(int, ov_tensor_get_size, (const ov_tensor_t *tensor, size_t *out))                                     \
-    X(int, ov_tensor_get_byte_size, (const ov_tensor_t *tensor, size_t *out))                                \
-    X(int, ov_tensor_data, (const ov_tensor_t *tensor, void **out))                                          \
+    X(int, ov_infer_request_get_output_tensor_by_index, (const ov_infer_request_t *request, size_t index, ov_tensor_t **out))   \
+    X(int, ov_infer_request_infer, (ov_infer_request_t * request))                                                              \
+    X(int, ov_tensor_create, (int type, ov_shape_t shape, ov_tensor_t **out))                                                   \
+    X(int, ov_tensor_create_from_host_ptr, (int type, ov_shape_t shape, void *data, ov_tensor_t **out))                         \
+    X(int, ov_tensor_get_shape, (const ov_tensor_t *tensor, ov_shape_t *out))                                                   \
+    X(int, ov_shape_free, (ov_shape_t * shape))                                                                                 \
+    X(int, ov_tensor_get_element_type, (const ov_tensor_t *tensor, int *out))                                                   \
+    X(int, ov_tensor_get_size, (const ov_tensor_t *tensor, size_t *out))                                                        \
+    X(int, ov_tensor_get_byte_size, (const ov_tensor_t *tensor, size_t *out))                                                   \
+    X(int, ov_tensor_data, (const ov_tensor_t *tensor, void **out))                                                             \
     X(void, ov_tensor_free, (ov_tensor_t * tensor))
 
 enum { OV_MAX_TYPES = 64 };

@@ -85,10 +85,8 @@ static vn_status_t start(int argc, char **argv, void **self, vn_error_t *err) {
     ov_device_t *d = vn_alloc(1, sizeof *d);
     if (!d) return vn_fail(err, VN_ERR_NOMEM, "out of memory");
     const vn_status_t s = configure(d, argc, argv, err);
-    if (s == VN_OK)
-        *self = d;
-    else
-        stop(d);
+    if (s == VN_OK) *self = d;
+    else stop(d);
     return s;
 }
 
@@ -96,9 +94,19 @@ static vn_status_t start(int argc, char **argv, void **self, vn_error_t *err) {
 
 /* What decides arithmetic, read back from a compiled model: the answer, not the wish. */
 static const char *const model_properties[] = {
-    "INFERENCE_PRECISION_HINT", "EXECUTION_MODE_HINT", "INFERENCE_NUM_THREADS", "DYNAMIC_QUANTIZATION_GROUP_SIZE", "KV_CACHE_PRECISION",
-    "CPU_DENORMALS_OPTIMIZATION", "CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE", "PERFORMANCE_HINT", "NUM_STREAMS", "SCHEDULING_CORE_TYPE",
-    "ENABLE_HYPER_THREADING", "EXECUTION_DEVICES", "RUNTIME_REQUIREMENTS",
+    "INFERENCE_PRECISION_HINT",
+    "EXECUTION_MODE_HINT",
+    "INFERENCE_NUM_THREADS",
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE",
+    "KV_CACHE_PRECISION",
+    "CPU_DENORMALS_OPTIMIZATION",
+    "CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE",
+    "PERFORMANCE_HINT",
+    "NUM_STREAMS",
+    "SCHEDULING_CORE_TYPE",
+    "ENABLE_HYPER_THREADING",
+    "EXECUTION_DEVICES",
+    "RUNTIME_REQUIREMENTS",
 };
 
 /* One f32 MatMul, to have something compiled to ask. */
@@ -200,7 +208,9 @@ static vn_status_t identity(void *self, vn_text_t *json, vn_error_t *err) {
 static vn_status_t load(void *self, const vn_load_request_t *rq, vn_worker_session_t **out, vn_error_t *err) {
     return ov_session_load(self, rq, out, err);
 }
-static vn_status_t run(void *self, vn_worker_session_t *s, vn_run_request_t *rq, vn_error_t *err) { return ov_session_run(self, s, rq, err); }
+static vn_status_t run(void *self, vn_worker_session_t *s, vn_run_request_t *rq, vn_error_t *err) {
+    return ov_session_run(self, s, rq, err);
+}
 static void unload(void *self, vn_worker_session_t *s) { ov_session_free(self, s); }
 
 int main(int argc, char **argv) {

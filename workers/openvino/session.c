@@ -20,7 +20,8 @@ static vn_status_t port_name(const ov_api_t *api, ov_port_t *port, char **out, v
     return *out ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "out of memory");
 }
 
-static vn_status_t list_ports(const ov_api_t *api, const ov_compiled_model_t *m, port_by_index_fn get, size_t n, char ***out, vn_error_t *err) {
+static vn_status_t list_ports(const ov_api_t *api, const ov_compiled_model_t *m, port_by_index_fn get, size_t n, char ***out,
+                              vn_error_t *err) {
     *out = vn_alloc(n, sizeof **out);
     if (!*out && n) return vn_fail(err, VN_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n; ++i) {
@@ -74,10 +75,8 @@ vn_status_t ov_session_load(ov_device_t *d, const vn_load_request_t *rq, vn_work
     vn_status_t status = read_model(d, rq, &model, err);
     if (status == VN_OK) status = prepare(d, s, model, err);
     if (model) d->api.ov_model_free(model);
-    if (status == VN_OK)
-        *out = s;
-    else
-        ov_session_free(d, s);
+    if (status == VN_OK) *out = s;
+    else ov_session_free(d, s);
     return status;
 }
 
@@ -95,7 +94,8 @@ void ov_session_free(ov_device_t *d, vn_worker_session_t *s) {
 /* ---- names to ports ---- */
 
 /* Index of the port that knows `name`, under any of its names; -1: none. */
-static int find_port(const ov_api_t *api, const ov_compiled_model_t *m, port_by_name_fn get, char *const *names, size_t n, const char *name) {
+static int find_port(const ov_api_t *api, const ov_compiled_model_t *m, port_by_name_fn get, char *const *names, size_t n,
+                     const char *name) {
     for (size_t i = 0; i < n; ++i)
         if (strcmp(names[i], name) == 0) return (int)i;
     ov_port_t *port = NULL;
@@ -116,17 +116,15 @@ static int find_port(const ov_api_t *api, const ov_compiled_model_t *m, port_by_
  * ports[k]: the port of io[k], by name; what is left on both sides in order, if it is equally many; -1: none.
  * *left: ports that nothing was found for.
  */
-static vn_status_t pair(const ov_api_t *api, const ov_compiled_model_t *m, port_by_name_fn get, char *const *names, size_t n, const vn_io_t *io,
-                        int n_io, int *ports, int *left, vn_error_t *err) {
+static vn_status_t pair(const ov_api_t *api, const ov_compiled_model_t *m, port_by_name_fn get, char *const *names, size_t n,
+                        const vn_io_t *io, int n_io, int *ports, int *left, vn_error_t *err) {
     bool *taken = vn_alloc(n + 1, sizeof *taken);
     if (!taken) return vn_fail(err, VN_ERR_NOMEM, "out of memory");
     int unnamed = 0;
     for (int k = 0; k < n_io; ++k) {
         ports[k] = find_port(api, m, get, names, n, io[k].name);
-        if (ports[k] >= 0)
-            taken[ports[k]] = true;
-        else
-            ++unnamed;
+        if (ports[k] >= 0) taken[ports[k]] = true;
+        else ++unnamed;
     }
     *left = 0;
     for (size_t i = 0; i < n; ++i) *left += !taken[i];
@@ -158,7 +156,8 @@ static vn_status_t give_input(ov_device_t *d, vn_worker_session_t *s, const vn_i
     const ov_shape_t shape = {t->rank, dims};
     ov_tensor_t *tensor = NULL;
     /* The memory is shared, not copied: it stays mapped until the reply is written. */
-    int code = t->count > 0 ? api->ov_tensor_create_from_host_ptr(type, shape, t->data, &tensor) : api->ov_tensor_create(type, shape, &tensor);
+    int code =
+        t->count > 0 ? api->ov_tensor_create_from_host_ptr(type, shape, t->data, &tensor) : api->ov_tensor_create(type, shape, &tensor);
     if (code == OV_OK) code = api->ov_infer_request_set_input_tensor_by_index(s->request, (size_t)port, tensor);
     vn_status_t status = code == OV_OK ? VN_OK : ov_fail(api, err, VN_ERR_WORKER, what, code);
     if (tensor) api->ov_tensor_free(tensor);
@@ -192,7 +191,8 @@ static vn_status_t copy_output(const ov_api_t *api, const ov_tensor_t *tensor, v
     if (code != OV_OK) return ov_fail(api, err, VN_ERR_WORKER, what, code);
     const vn_dtype_t dtype = type >= 0 && type < api->n_types ? api->types[type] : VN_UNDEFINED;
     if (dtype == VN_UNDEFINED || dtype == VN_STRING)
-        return vn_fail(err, VN_ERR_UNSUPPORTED, "%s: element type number %d of OpenVINO cannot be read through its C interface", what, type);
+        return vn_fail(err, VN_ERR_UNSUPPORTED, "%s: element type number %d of OpenVINO cannot be read through its C interface", what,
+                       type);
     if (rank > VN_MAX_RANK) return vn_fail(err, VN_ERR_UNSUPPORTED, "%s: rank %lld", what, (long long)rank);
     vn_tensor_t *out = NULL;
     VN_TRY(vn_worker_output(io, dtype, (int)rank, dims, &out, err));
@@ -221,19 +221,18 @@ static vn_status_t run_paired(ov_device_t *d, vn_worker_session_t *s, vn_run_req
     const ov_api_t *api = &d->api;
     int left, unasked;
     VN_TRY(pair(api, s->compiled, api->ov_compiled_model_input_by_name, s->inputs, s->n_inputs, rq->inputs, rq->n_inputs, in, &left, err));
-    VN_TRY(pair(api, s->compiled, api->ov_compiled_model_output_by_name, s->outputs, s->n_outputs, rq->outputs, rq->n_outputs, out, &unasked,
-                err));
+    VN_TRY(pair(api, s->compiled, api->ov_compiled_model_output_by_name, s->outputs, s->n_outputs, rq->outputs, rq->n_outputs, out,
+                &unasked, err));
     if (left > 0)
-        return vn_fail(err, VN_ERR_UNSUPPORTED, "OpenVINO's model has %d inputs under names that the model does not have, and others are gone",
-                       left);
+        return vn_fail(err, VN_ERR_UNSUPPORTED,
+                       "OpenVINO's model has %d inputs under names that the model does not have, and others are gone", left);
     for (int k = 0; k < rq->n_inputs; ++k) {
-        if (in[k] >= 0)
-            VN_TRY(give_input(d, s, &rq->inputs[k], in[k], err));
-        else
-            fprintf(stderr, "input '%s' is not among the compiled model's: OpenVINO dropped it\n", rq->inputs[k].name);
+        if (in[k] >= 0) VN_TRY(give_input(d, s, &rq->inputs[k], in[k], err));
+        else fprintf(stderr, "input '%s' is not among the compiled model's: OpenVINO dropped it\n", rq->inputs[k].name);
     }
     const int code = api->ov_infer_request_infer(s->request);
-    if (code != OV_OK) return ov_fail(api, err, code == OV_NOT_IMPLEMENTED ? VN_ERR_UNSUPPORTED : VN_ERR_WORKER, "OpenVINO failed to run", code);
+    if (code != OV_OK)
+        return ov_fail(api, err, code == OV_NOT_IMPLEMENTED ? VN_ERR_UNSUPPORTED : VN_ERR_WORKER, "OpenVINO failed to run", code);
     for (int k = 0; k < rq->n_outputs; ++k) {
         if (out[k] >= 0) {
             VN_TRY(take_output(d, s, &rq->outputs[k], out[k], err));
