@@ -150,7 +150,7 @@ static vn_status_t eval_group(vn_eval_t *e) {
     return VN_OK;
 }
 
-/* The standard's body divides by (deviation + 1e-9); the text has no epsilon. The bound holds for both. */
+/* The standard's body divides by (deviation + 1e-9), claim NORM-1; the text has no epsilon. The bound holds for both. */
 static vn_status_t eval_mvn(vn_eval_t *e) {
     VN_TRY(check_float(e));
     const vn_tensor_t *x = e->in[0].t;
@@ -164,7 +164,8 @@ static vn_status_t eval_mvn(vn_eval_t *e) {
         VN_TRY(vn_eval_axis(e, axes[i], x->rank, &a));
         along[a] = true;
     }
-    vn_norm_job_t j = {.rule = vn_norm_rule(e, 1e-9, true), .k_mean = -1, .k_inv = -1, .layout = VN_NORM_NONE, .note = "one-pass-variance"};
+    const double body_epsilon = 1e-9; /* of the standard's function body, claim NORM-1 */
+    vn_norm_job_t j = {.rule = vn_norm_rule(e, body_epsilon, true), .k_mean = -1, .k_inv = -1, .layout = VN_NORM_NONE, .note = "one-pass-variance"};
     j.rule.outside = true;
     vn_rows_plan(x->rank, x->dims, along, &j.rows);
     j.x = vn_arg_f64(e, 0);

@@ -61,7 +61,7 @@ static vn_status_t parse_specs(vn_study_t *s, vn_error_t *err) {
 }
 
 /* The end outputs of two back ends side by side: no verdict, but the first thing that somebody who compares them sees. */
-static vn_status_t compare_pair(vn_study_t *s, const vn_backend_t *a, const vn_backend_t *b, vn_error_t *err) {
+static vn_status_t compare_pair(vn_study_t *s, const vn_backend_t *a, const vn_backend_t *b) {
     const char *most = NULL;
     vn_metrics_t largest = {0};
     for (int k = 0; k < a->ends.count; ++k) {
@@ -95,7 +95,7 @@ static vn_status_t run(vn_study_t *s, vn_error_t *err) {
     /* 10^-6 per run, shared by node x output x back end x mode x test (bounds.md, calculus 1) */
     int64_t outputs = 0;
     for (int i = 0; i < s->model->graph->n_nodes; ++i) outputs += s->model->graph->nodes[i].n_outputs;
-    s->alpha = 1e-6 / ((double)(outputs + 1) * o->n_backends * 2 * 3);
+    s->alpha = VN_RUN_ALPHA / ((double)(outputs + 1) * o->n_backends * 2 * 3);
     VN_TRY(open_backends(s, err));
     VN_TRY(vn_study_isolated(s, err));
     for (int b = 0; b < s->n_backends; ++b)
@@ -107,7 +107,7 @@ static vn_status_t run(vn_study_t *s, vn_error_t *err) {
         if (restarts) VN_TRY(vn_record_note(s->record, "%s: its process was started anew %d times", s->backends[b].text, restarts));
     }
     for (int a = 0; a < s->n_backends; ++a)
-        for (int b = a + 1; b < s->n_backends; ++b) VN_TRY(compare_pair(s, &s->backends[a], &s->backends[b], err));
+        for (int b = a + 1; b < s->n_backends; ++b) VN_TRY(compare_pair(s, &s->backends[a], &s->backends[b]));
     char blas[160];
     vn_oracle_blas(blas, sizeof blas);
     s->record->oracle_blas = vn_record_string(s->record, blas);

@@ -73,7 +73,7 @@ static vn_status_t judge_it(dump_t *d, const vn_judge_options_t *o, vn_record_t 
                        .n_outputs = d->n_out,
                        .actual = (const vn_value_t *const *)d->out[0],
                        .actual2 = o->n_actual > 1 ? (const vn_value_t *const *)d->out[1] : NULL,
-                       .alpha = 1e-6 / (3.0 * (d->n_out + 1)),
+                       .alpha = VN_RUN_ALPHA / (3.0 * (d->n_out + 1)),
                        .effort = o->effort};
     vn_error_t why = {0};
     vn_status_t s = d->single ? vn_oracle_node(d->model, d->single, q.inputs, NULL, &o->contract, VN_WANT_VARIANCE, d->refs, &why)

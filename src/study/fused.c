@@ -101,6 +101,8 @@ static vn_status_t build(const vn_study_t *s, const group_t *g, vn_operand_fn op
     return vn_model_finish(*out, err);
 }
 
+static bool is_named(const vn_finding_t *f) { return f->verdict == VN_CONTRACT_MISMATCH && *f->cause; }
+
 static void describe(const vn_study_t *s, const group_t *g, vn_finding_t *f) {
     char names[200] = "";
     for (int i = g->count - 1; i >= 0; --i)
@@ -112,8 +114,6 @@ static void describe(const vn_study_t *s, const group_t *g, vn_finding_t *f) {
         "Not what this operator alone would give on the captured inputs; explained as one kernel with the operators before it (%.200s).",
         names);
 }
-
-static bool is_named(const vn_finding_t *f) { return f->verdict == VN_CONTRACT_MISMATCH && *f->cause; }
 
 /* `name`: the contract does not explain the group; does a hypothesis about its arithmetic? */
 static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand_fn operand, const void *ctx, const vn_value_t *const *got,

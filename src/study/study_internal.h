@@ -28,6 +28,9 @@ typedef struct vn_task {
 
 enum { VN_PACK_TASKS = 96 };
 
+/** False-alarm probability of a whole run, shared by all its questions. */
+#define VN_RUN_ALPHA 1e-6 /* bounds.md, calculus 1 */
+
 typedef struct vn_study {
     const vn_check_options_t *o;
     vn_model_t *model;
