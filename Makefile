@@ -27,14 +27,15 @@ setup:
 define compile
 @[ -f $(2)/CMakeCache.txt ] || { mkdir -p $(2); cmake --preset $(1) -G "$(GENERATOR)" >$(2)/configure.log 2>&1; } \
   || { cat $(2)/configure.log; rm -f $(2)/CMakeCache.txt; exit 1; }
-@cmake --build $(2) --parallel $(JOBS)
+@cmake --build $(2) --parallel $(JOBS) $(3)
 endef
 
 build: setup
 	$(call compile,release,build)
 
 # Exit 0: all pass; 1: something fails (the mutant always does); 3: something could not be decided. Each is a finished demo.
-demo: build
+demo: setup
+	$(call compile,release,build,--target app)
 	@model=$$(tools/models get $(DEMO_MODEL)) || exit 1; rm -f build/demo.json; \
 	echo "vernier check $$(basename $$model) $(DEMO_BACKENDS) --seed 1 --shape x=1x3x48x320 --json build/demo.json"; \
 	status=0; build/vernier check "$$model" $(DEMO_BACKENDS) --seed 1 --shape x=1x3x48x320 --json build/demo.json || status=$$?; \

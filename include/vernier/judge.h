@@ -43,6 +43,13 @@ typedef struct vn_finding {
     char declared[160];        /* the contract in force */
 } vn_finding_t;
 
+/** Memory between the questions about one back end: its last few hypotheses that held, newest first. Zero-initialised by the caller. */
+enum { VN_HINTS = 4 };
+typedef struct vn_hint {
+    int count;
+    int held[VN_HINTS]; /* private numbers of rung 7 */
+} vn_hint_t;
+
 /** Another run of the same node on inputs of the judge's choice; supplied by study, NULL where there is no back end. */
 typedef vn_status_t (*vn_run_fn)(void *ctx, const vn_value_t *const *inputs, vn_value_t **outputs, vn_error_t *err);
 
@@ -66,6 +73,7 @@ typedef struct vn_question {
     const char *const *form_error; /* per output, "" fine, or NULL */
     double alpha;                  /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
     vn_effort_t effort;
+    struct vn_hint *hint; /* NULL, or what explained earlier outputs of the same back end: tried first */
     bool no_hypotheses; /* stop below rung 7: the caller only asks whether the contract explains it */
     bool stepwise;      /* refs are of vn_oracle_steps with `actual` as the given states */
     vn_run_fn run;

@@ -263,6 +263,16 @@ static vn_status_t wider_tier(vn_case_t *c, bool *explained, vn_error_t *err) {
     return VN_OK;
 }
 
+static void remember(vn_hint_t *hint, int h) {
+    if (!hint) return;
+    int at = 0;
+    while (at < hint->count && hint->held[at] != h) ++at;
+    if (at == hint->count && hint->count < VN_HINTS) hint->count++;
+    if (at == VN_HINTS) at = VN_HINTS - 1;
+    for (; at > 0; --at) hint->held[at] = hint->held[at - 1];
+    hint->held[0] = h;
+}
+
 vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
     *explained = false;
     VN_TRY(wider_tier(c, explained, err));
@@ -276,8 +286,16 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
     best_t best = {.h = -1};
     int tried = 0;
     vn_status_t s = VN_OK;
-    for (int h = 0; h < (int)(sizeof table / sizeof *table) && s == VN_OK; ++h) {
-        const vn_contract_t resolved = vn_contract_resolve(c->q->contract, c->actual->dtype);
+    const vn_contract_t resolved = vn_contract_resolve(c->q->contract, c->actual->dtype);
+    /* What held for an earlier operator of this back end and holds here is the answer; the others are not asked. */
+    for (int i = 0; c->q->hint && i < c->q->hint->count && s == VN_OK && best.h < 0; ++i) {
+        const int h = c->q->hint->held[i];
+        if (!applies(&table[h], &resolved, c->cls, c->actual->dtype) || !possible(c, &table[h], x)) continue;
+        tried++;
+        s = try_one(c, h, x, h0, med0, &best, err);
+    }
+    const bool known = best.h >= 0;
+    for (int h = 0; !known && h < (int)(sizeof table / sizeof *table) && s == VN_OK; ++h) {
         if (!applies(&table[h], &resolved, c->cls, c->actual->dtype)) continue;
         tried++;
         if (!possible(c, &table[h], x)) continue;
@@ -286,6 +304,7 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
     vn_free(x);
     vn_rung(c->f, "hypotheses %d tried", tried);
     if (s != VN_OK || best.h < 0) return s;
+    remember(c->q->hint, best.h);
     *explained = true;
     c->f->verdict = VN_CONTRACT_MISMATCH;
     snprintf(c->f->cause, sizeof c->f->cause, "%s", table[best.h].id);

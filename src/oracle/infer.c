@@ -11,6 +11,7 @@ static vn_status_t infer_function(vn_infer_node_t *n, const vn_function_t *f) {
     vn_fact_scope_t scope = {0};
     vn_status_t s = VN_OK;
     const vn_oracle_run_t saved = ctx->run;
+    if (vn_infer_spent(n)) return VN_OK;
     if (ctx->depth >= VN_MAX_NESTING) return vn_infer_fail(n, VN_ERR_RANGE, "functions nested deeper than %d", VN_MAX_NESTING);
     ctx->run.opsets = f->opsets;
     ctx->run.n_opsets = f->n_opsets;
@@ -108,7 +109,13 @@ static vn_status_t infer_node(vn_infer_t *ctx, vn_fact_scope_t *scope, const vn_
     vn_arena_t *arena = NULL;
     vn_node_t node;
     VN_TRY(vn_run_attrs(&ctx->run, original, &arena, &node, err));
-    vn_infer_node_t n = {.ctx = ctx, .graph = g, .scope = scope, .node = &node, .n_in = node.n_inputs, .n_out = node.n_outputs, .err = err,
+    vn_infer_node_t n = {.ctx = ctx,
+                         .graph = g,
+                         .scope = scope,
+                         .node = &node,
+                         .n_in = node.n_inputs,
+                         .n_out = node.n_outputs,
+                         .err = err,
                          .version = vn_run_version(&ctx->run, node.domain)};
     n.row = n.version < 0 ? NULL : vn_registry_find(node.domain, node.op, n.version);
     n.in = vn_alloc(node.n_inputs ? (size_t)node.n_inputs : 1, sizeof *n.in);
@@ -120,7 +127,7 @@ static vn_status_t infer_node(vn_infer_t *ctx, vn_fact_scope_t *scope, const vn_
         n.out[k].v.name = node.outputs[k];
         vn_fact_clear(&n.out[k]);
     }
-    ctx->steps--;
+    if (ctx->depth > 0) ctx->steps++;
     if (s == VN_OK && n.row) {
         s = vn_infer_is_control(&node) ? vn_infer_control(&n) : vn_infer_operator(&n);
     } else if (s == VN_OK) {
@@ -167,14 +174,16 @@ static vn_status_t check_declared(const vn_value_info_t *in, const vn_tensor_t *
     const vn_type_t *d = &in->type;
     if (d->kind != VN_TYPE_TENSOR) return VN_OK;
     if (d->dtype != VN_UNDEFINED && d->dtype != t->dtype)
-        return vn_fail(err, VN_ERR_DTYPE, "input %s is %s, the model declares %s", in->name, vn_dtype_name(t->dtype), vn_dtype_name(d->dtype));
+        return vn_fail(err, VN_ERR_DTYPE, "input %s is %s, the model declares %s", in->name, vn_dtype_name(t->dtype),
+                       vn_dtype_name(d->dtype));
     if (d->rank < 0 || t->rank < 0) return VN_OK;
     char text[300];
     vn_type_describe(d, text, sizeof text);
     if (d->rank != t->rank) return vn_fail(err, VN_ERR_SHAPE, "input %s has %d dimensions, the model declares %s", in->name, t->rank, text);
     for (int k = 0; k < t->rank; ++k)
         if (d->dims[k].value >= 0 && t->dims[k] >= 0 && d->dims[k].value != t->dims[k])
-            return vn_fail(err, VN_ERR_SHAPE, "input %s has %lld at dimension %d, the model declares %s", in->name, (long long)t->dims[k], k, text);
+            return vn_fail(err, VN_ERR_SHAPE, "input %s has %lld at dimension %d, the model declares %s", in->name, (long long)t->dims[k],
+                           k, text);
     return VN_OK;
 }
 
@@ -237,18 +246,20 @@ vn_status_t vn_oracle_infer(const vn_model_t *m, const vn_bundle_t *inputs, vn_i
     vn_contract_t contract;
     vn_error_t local = {0}; /* rows write texts that are looked at here */
     /* with bounds: only then rows say which elements are open (index out of range) */
-    vn_infer_t ctx = {.run = {.model = m, .contract = &contract, .want = VN_WANT_BOUND, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""},
-                      .arena = out->arena, .top = m->graph, .inputs = inputs, .work = VN_INFER_WORK, .steps = 1 << 18};
+    vn_infer_t ctx = {
+        .run = {.model = m, .contract = &contract, .want = VN_WANT_BOUND, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""},
+        .arena = out->arena,
+        .top = m->graph,
+        .inputs = inputs,
+        .work = VN_INFER_WORK};
     vn_fact_scope_t scope = {0};
     vn_status_t s = vn_contract_builtin("portable", &contract) ? VN_OK : vn_fail(&local, VN_ERR_INTERNAL, "no contract 'portable'");
     for (int k = 0; inputs && k < inputs->count && s == VN_OK; ++k) {
         const vn_named_t *in = &inputs->items[k];
         vn_fact_t *f;
         if (vn_graph_input(m->graph, in->name)) continue;
-        if (vn_graph_init(m->graph, in->name))
-            s = put_given(&scope, in->name, in->tensor, &f, &local);
-        else
-            s = vn_fail(&local, VN_ERR_NOTFOUND, "the model has no input %s", in->name);
+        if (vn_graph_init(m->graph, in->name)) s = put_given(&scope, in->name, in->tensor, &f, &local);
+        else s = vn_fail(&local, VN_ERR_NOTFOUND, "the model has no input %s", in->name);
     }
     for (int k = 0; k < m->graph->n_inputs && s == VN_OK; ++k) s = put_input(&ctx, &scope, &m->graph->inputs[k], &local);
     if (s == VN_OK) s = vn_infer_graph(&ctx, &scope, m->graph, &local);

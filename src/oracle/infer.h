@@ -5,9 +5,9 @@
 #include "oracle/frame.h"
 
 enum {
-    VN_INFER_SMALL = 1 << 16,  /* values of at most this many elements are computed where their inputs are known */
-    VN_INFER_PART = 256,       /* integer vectors of at most this many elements are followed element by element */
-    VN_INFER_UNROLL = 1024,    /* iterations of a loop that are followed one by one */
+    VN_INFER_SMALL = 1 << 16, /* values of at most this many elements are computed where their inputs are known */
+    VN_INFER_PART = 256,      /* integer vectors of at most this many elements are followed element by element */
+    VN_INFER_UNROLL = 1024,   /* iterations of a loop that are followed one by one */
 };
 #define VN_INFER_WORK ((int64_t)1 << 26) /* elements read and written by all evaluations of one call; afterwards shapes only */
 
@@ -54,16 +54,19 @@ vn_status_t vn_facts_put(vn_fact_scope_t *s, const char *name, vn_fact_t **out, 
 const vn_fact_t *vn_facts_find(const vn_fact_scope_t *s, const char *name);
 void vn_facts_clear(vn_fact_scope_t *s);
 
+/** Nodes of bodies and functions that one call looks at: unrolling stops after the first half, bodies and functions stay closed after the whole. */
+#define VN_INFER_STEPS ((int64_t)1 << 17)
+
 /** State of one call of vn_oracle_infer. `run` is what rows are evaluated under; it follows functions down. */
 typedef struct vn_infer {
     vn_oracle_run_t run;
     vn_arena_t *arena; /* reasons; lives as long as the result */
     const vn_graph_t *top;
     const vn_bundle_t *inputs;
-    int64_t work;      /* elements that evaluations may still touch */
-    int64_t steps;     /* nodes that unrolled loops may still visit */
+    int64_t work;  /* elements that evaluations may still touch */
+    int64_t steps; /* nodes of bodies and functions looked at */
     int depth;
-    bool starved;      /* an allocation failed where only a reason or a finer result was at stake: the call fails in the end */
+    bool starved; /* an allocation failed where only a reason or a finer result was at stake: the call fails in the end */
 } vn_infer_t;
 
 /** One node: facts in, facts out. `in[k]` NULL = absent. */
@@ -76,16 +79,18 @@ typedef struct vn_infer_node {
     int64_t version;
     int n_in, n_out;
     const vn_fact_t **in;
-    vn_fact_t *out; /* named, empty */
+    vn_fact_t *out;      /* named, empty */
     vn_dtype_t fallback; /* type of results where the row could not be asked; for rules */
-    const char *why; /* what the row misses, where it said so; in the arena */
-    vn_error_t *err; /* never NULL */
+    const char *why;     /* what the row misses, where it said so; in the arena */
+    vn_error_t *err;     /* never NULL */
 } vn_infer_node_t;
 
 /** "node Conv_3 (Conv): ..." */
 vn_status_t vn_infer_fail(const vn_infer_node_t *n, vn_status_t s, const char *fmt, ...) VN_PRINTF(3, 4);
 /** A reason for what stays open, kept with the result. */
 const char *vn_infer_why(const vn_infer_node_t *n, const char *fmt, ...) VN_PRINTF(2, 3);
+/** True: bodies and functions are too many to be followed further; the outputs have that as reason. */
+bool vn_infer_spent(vn_infer_node_t *n);
 /** Input k given and a tensor. */
 bool vn_infer_has(const vn_infer_node_t *n, int k);
 
@@ -95,7 +100,7 @@ vn_status_t vn_infer_graph(vn_infer_t *ctx, vn_fact_scope_t *scope, const vn_gra
 /** Operands as rows see them. */
 typedef struct vn_operands {
     vn_arg_t *args;
-    vn_tensor_t *bare;  /* headers without elements, one an operand */
+    vn_tensor_t *bare; /* headers without elements, one an operand */
     vn_ref_t *out;
     bool shaped, known; /* all operands: type and shape; elements */
     int64_t touched;    /* elements of all operands */

@@ -1,4 +1,4 @@
-/* infer_body.c -- If, Loop, Scan, SequenceMap under inference. A branch that is known is followed alone; of an unknown one counts what both
+/* infer_body.c -- If, Loop, Scan, SequenceMap under inference (claim INFER-2). A branch that is known is followed alone; of an unknown one counts what both
  * agree on. A loop is followed iteration by iteration while its count and condition are known, then by what holds for every iteration.
  */
 #include <string.h>
@@ -86,12 +86,14 @@ static vn_status_t both_branches(vn_infer_node_t *n, const vn_graph_t *const *g,
         s[i] = run_body(n, g[i], &none, &out[i], &err[i]);
         if (fatal(s[i])) return vn_fail(n->err, s[i], "%s", err[i].text);
     }
-    if (s[0] != VN_OK && s[1] != VN_OK) return vn_infer_fail(n, s[1], "neither branch can run (then: %.150s; else: %.150s)", err[1].text, err[0].text);
+    if (s[0] != VN_OK && s[1] != VN_OK)
+        return vn_infer_fail(n, s[1], "neither branch can run (then: %.150s; else: %.150s)", err[1].text, err[0].text);
     for (int k = 0; k < n->n_out; ++k) {
         bool changed = false;
         if (s[0] == VN_OK && s[1] == VN_OK) vn_fact_join(&out[0].at[k], &out[1].at[k], &changed);
         give(n, k, &out[s[0] == VN_OK ? 0 : 1].at[k]);
-        if (changed && !vn_fact_known(&n->out[k]) && !n->out[k].v.reason) n->out[k].v.reason = vn_infer_why(n, "the branches differ in output %d", k);
+        if (changed && !vn_fact_known(&n->out[k]) && !n->out[k].v.reason)
+            n->out[k].v.reason = vn_infer_why(n, "the branches differ in output %d", k);
     }
     return VN_OK;
 }
@@ -103,7 +105,8 @@ static vn_status_t infer_if(vn_infer_node_t *n) {
     int64_t yes;
     if (!g[0] || !g[1]) return vn_infer_fail(n, VN_ERR_SHAPE, "attribute then_branch or else_branch is missing");
     for (int i = 0; i < 2; ++i)
-        if (g[i]->n_outputs < n->n_out) return vn_infer_fail(n, VN_ERR_SHAPE, "a branch gives %d values, the node has %d outputs", g[i]->n_outputs, n->n_out);
+        if (g[i]->n_outputs < n->n_out)
+            return vn_infer_fail(n, VN_ERR_SHAPE, "a branch gives %d values, the node has %d outputs", g[i]->n_outputs, n->n_out);
     vn_status_t s = facts_new(n, n->n_out, &out[0]);
     if (s == VN_OK) s = facts_new(n, n->n_out, &out[1]);
     if (s == VN_OK && vn_infer_has(n, 0) && vn_fact_int(n->in[0], &yes)) {
@@ -122,7 +125,7 @@ static vn_status_t infer_if(vn_infer_node_t *n) {
 typedef struct loop {
     const vn_graph_t *body;
     int carried, scans;
-    int64_t trips;        /* -1: no limit, or not known */
+    int64_t trips;         /* -1: no limit, or not known */
     bool counted, guarded; /* trip count, condition given */
     facts_t in, out, item; /* of the body; item: what each scan output has been so far */
     int64_t done;          /* iterations followed; -1: any number */
@@ -143,10 +146,8 @@ static void note_items(loop_t *l, bool first) {
     bool changed = false;
     for (int k = 0; k < l->scans; ++k) {
         const vn_fact_t *made = &l->out.at[1 + l->carried + k];
-        if (first)
-            replace(&l->item.at[k], made);
-        else
-            vn_fact_join(&l->item.at[k], made, &changed);
+        if (first) replace(&l->item.at[k], made);
+        else vn_fact_join(&l->item.at[k], made, &changed);
         vn_fact_forget(&l->item.at[k]);
     }
 }
@@ -164,7 +165,7 @@ static vn_status_t unroll(vn_infer_node_t *n, loop_t *l, bool *open) {
         return VN_OK;
     }
     for (; going && (!l->counted || i < l->trips); ++i) {
-        if (i >= VN_INFER_UNROLL || n->ctx->steps < 0) {
+        if (i >= VN_INFER_UNROLL || n->ctx->steps > VN_INFER_STEPS / 2) {
             *open = true;
             break;
         }
@@ -212,7 +213,8 @@ static void loop_result(vn_infer_node_t *n, loop_t *l) {
         vn_fact_t *f = &l->item.at[k];
         int64_t d[VN_MAX_RANK];
         const vn_type_t *t = &l->body->outputs[1 + l->carried + k].type;
-        if (l->done == 0 && t->kind == VN_TYPE_TENSOR && t->rank < VN_MAX_RANK) { /* no iteration: open dimensions count as 0, as in CONTROL-1 */
+        if (l->done == 0 && t->kind == VN_TYPE_TENSOR &&
+            t->rank < VN_MAX_RANK) { /* no iteration: open dimensions count as 0, as in CONTROL-1 */
             for (int i = 0; i < t->rank; ++i) d[i] = t->dims[i].value < 0 ? 0 : t->dims[i].value;
             vn_fact_tensor(f, t->dtype, t->rank, d);
         }
@@ -237,8 +239,8 @@ static vn_status_t infer_loop(vn_infer_node_t *n) {
     if (!l.body) return vn_infer_fail(n, VN_ERR_SHAPE, "attribute body is missing");
     l.scans = l.body->n_outputs - 1 - l.carried;
     if (l.scans < 0 || l.body->n_inputs < 2 + l.carried || n->n_out > l.carried + l.scans)
-        return vn_infer_fail(n, VN_ERR_SHAPE, "the body takes %d and gives %d values; the node carries %d and has %d outputs", l.body->n_inputs,
-                             l.body->n_outputs, l.carried, n->n_out);
+        return vn_infer_fail(n, VN_ERR_SHAPE, "the body takes %d and gives %d values; the node carries %d and has %d outputs",
+                             l.body->n_inputs, l.body->n_outputs, l.carried, n->n_out);
     l.counted = n->n_in > 0 && n->in[0];
     l.guarded = n->n_in > 1 && n->in[1];
     if (l.counted && vn_fact_int(n->in[0], &l.trips) && l.trips < 0) l.trips = 0;
@@ -246,10 +248,8 @@ static vn_status_t infer_loop(vn_infer_node_t *n) {
     if (s == VN_OK) s = facts_new(n, l.body->n_outputs, &l.out);
     if (s == VN_OK) s = facts_new(n, l.scans, &l.item);
     for (int k = 0; k < l.carried && s == VN_OK; ++k) {
-        if (!n->in[2 + k])
-            s = vn_infer_fail(n, VN_ERR_SHAPE, "input %d is missing", 2 + k);
-        else
-            vn_fact_copy(&l.in.at[2 + k], n->in[2 + k]);
+        if (!n->in[2 + k]) s = vn_infer_fail(n, VN_ERR_SHAPE, "input %d is missing", 2 + k);
+        else vn_fact_copy(&l.in.at[2 + k], n->in[2 + k]);
     }
     bool open = false;
     vn_error_t err = {0};
@@ -307,12 +307,14 @@ static vn_status_t infer_scan(vn_infer_node_t *n) {
     if (m < 1 || m > n->n_in - first) return vn_infer_fail(n, VN_ERR_RANGE, "num_scan_inputs is %lld", (long long)m);
     const int inputs = (int)m, states = n->n_in - first - inputs, outputs = body->n_outputs - states;
     if (outputs < 0 || body->n_inputs < states + inputs || n->n_out > states + outputs)
-        return vn_infer_fail(n, VN_ERR_SHAPE, "the body takes %d and gives %d values; the node has %d states, %d scan inputs and %d outputs",
-                             body->n_inputs, body->n_outputs, states, inputs, n->n_out);
+        return vn_infer_fail(n, VN_ERR_SHAPE,
+                             "the body takes %d and gives %d values; the node has %d states, %d scan inputs and %d outputs", body->n_inputs,
+                             body->n_outputs, states, inputs, n->n_out);
     int64_t count_in = 0, count_out = 0, steps = -1, samples = -1;
     const int64_t *axis_in = batch ? NULL : vn_node_ints(n->node, "scan_input_axes", &count_in);
     const int64_t *axis_out = batch ? NULL : vn_node_ints(n->node, "scan_output_axes", &count_out);
-    if ((axis_in && count_in != inputs) || (axis_out && count_out != outputs)) return vn_infer_fail(n, VN_ERR_SHAPE, "axes do not match the body");
+    if ((axis_in && count_in != inputs) || (axis_out && count_out != outputs))
+        return vn_infer_fail(n, VN_ERR_SHAPE, "axes do not match the body");
     facts_t in, out = {NULL, 0};
     vn_error_t err = {0};
     vn_status_t s = facts_new(n, states + inputs, &in);
@@ -332,7 +334,8 @@ static vn_status_t infer_scan(vn_infer_node_t *n) {
         const int rank = in.at[k].v.rank;
         if (axis_in && rank >= 0) s = vn_rule_axis(n, axis_in[k - states], rank, &axis);
         if (s == VN_OK && rank > 0 && in.at[k].v.dims[axis] >= 0) {
-            if (steps >= 0 && steps != in.at[k].v.dims[axis]) s = vn_infer_fail(n, VN_ERR_SHAPE, "scan input %d has another length", k - states);
+            if (steps >= 0 && steps != in.at[k].v.dims[axis])
+                s = vn_infer_fail(n, VN_ERR_SHAPE, "scan input %d has another length", k - states);
             steps = in.at[k].v.dims[axis];
         }
         if (!cut_axis(&in.at[k], axis)) vn_fact_tensor(&in.at[k], from->v.dtype, -1, NULL);
@@ -369,7 +372,8 @@ static vn_status_t infer_map(vn_infer_node_t *n) {
     vn_error_t err = {0};
     int64_t length = -1;
     if (!body) return vn_infer_fail(n, VN_ERR_SHAPE, "attribute body is missing");
-    if (n->n_out > body->n_outputs) return vn_infer_fail(n, VN_ERR_SHAPE, "the body gives %d values, the node has %d outputs", body->n_outputs, n->n_out);
+    if (n->n_out > body->n_outputs)
+        return vn_infer_fail(n, VN_ERR_SHAPE, "the body gives %d values, the node has %d outputs", body->n_outputs, n->n_out);
     vn_status_t s = facts_new(n, n->n_in, &in);
     if (s == VN_OK) s = facts_new(n, body->n_outputs, &out);
     for (int k = 0; k < n->n_in && s == VN_OK; ++k) {
@@ -409,7 +413,15 @@ bool vn_infer_is_control(const vn_node_t *node) {
     return false;
 }
 
+bool vn_infer_spent(vn_infer_node_t *n) {
+    if (n->ctx->steps <= VN_INFER_STEPS) return false;
+    const char *why = vn_infer_why(n, "more than %lld nodes were followed through bodies and functions", (long long)VN_INFER_STEPS);
+    for (int k = 0; k < n->n_out; ++k) n->out[k].v.reason = why;
+    return true;
+}
+
 vn_status_t vn_infer_control(vn_infer_node_t *n) {
+    if (vn_infer_spent(n)) return VN_OK;
     for (size_t i = 0; i < sizeof control / sizeof *control; ++i)
         if (strcmp(n->node->op, control[i].op) == 0) return control[i].fn(n);
     return VN_ERR_INTERNAL;

@@ -55,7 +55,8 @@ vn_status_t vn_rule_ms_attention(vn_infer_node_t *n, int param) {
     const int64_t length = vn_rule_dim(n, INPUT, 1), out[3] = {batch, length, values};
     const bool has_past = n->n_in > PAST && n->in[PAST];
     const int64_t keys = has_past ? plus(vn_rule_dim(n, PAST, 3), length) : length;
-    const int64_t present[5] = {2, batch, heads > 0 ? heads : -1, vn_node_int(n->node, "past_present_share_buffer", 0) ? vn_rule_dim(n, PAST, 3) : keys,
+    const int64_t present[5] = {2, batch, heads > 0 ? heads : -1,
+                                vn_node_int(n->node, "past_present_share_buffer", 0) ? vn_rule_dim(n, PAST, 3) : keys,
                                 share(sizes && count == 3 ? sizes[1] : values, heads)};
     if (!vn_infer_has(n, INPUT)) return VN_ERR_UNSUPPORTED;
     vn_rule_out(n, 0, VN_UNDEFINED, 3, out);
@@ -69,7 +70,8 @@ vn_status_t vn_rule_multi_head(vn_infer_node_t *n, int param) {
     enum { QUERY, KEY, VALUE, PAST_KEY = 6, PAST_VALUE };
     const int64_t heads = vn_node_int(n->node, "num_heads", 0), batch = vn_rule_dim(n, QUERY, 0), length = vn_rule_dim(n, QUERY, 1);
     if (!vn_infer_has(n, QUERY) || heads < 1) return VN_ERR_UNSUPPORTED;
-    int64_t size = vn_rule_rank(n, QUERY) == 5 ? vn_rule_dim(n, QUERY, 4) : share(vn_rule_dim(n, QUERY, 2), heads), v_size = size, fresh = length;
+    int64_t size = vn_rule_rank(n, QUERY) == 5 ? vn_rule_dim(n, QUERY, 4) : share(vn_rule_dim(n, QUERY, 2), heads), v_size = size,
+            fresh = length;
     const int key_rank = vn_rule_rank(n, KEY);
     if (vn_rule_rank(n, QUERY) != 5) {
         fresh = key_rank == 4 ? vn_rule_dim(n, KEY, 2) : vn_rule_dim(n, KEY, 1);
@@ -92,7 +94,8 @@ vn_status_t vn_rule_multi_head(vn_infer_node_t *n, int param) {
 vn_status_t vn_rule_group_query(vn_infer_node_t *n, int param) {
     (void)param;
     enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL };
-    const int64_t heads = vn_node_int(n->node, "num_heads", 0), kv = vn_node_int(n->node, "kv_num_heads", 0), batch = vn_rule_dim(n, QUERY, 0);
+    const int64_t heads = vn_node_int(n->node, "num_heads", 0), kv = vn_node_int(n->node, "kv_num_heads", 0),
+                  batch = vn_rule_dim(n, QUERY, 0);
     if (!vn_infer_has(n, QUERY) || heads < 1 || kv < 1) return VN_ERR_UNSUPPORTED;
     const bool packed = n->n_in <= KEY || !n->in[KEY];
     const int64_t size = share(vn_rule_dim(n, QUERY, 2), packed ? heads + 2 * kv : heads);

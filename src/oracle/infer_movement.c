@@ -34,7 +34,8 @@ vn_status_t vn_rule_reshape(vn_infer_node_t *n, int param) {
     int64_t want[VN_MAX_RANK], out[VN_MAX_RANK], have[VN_MAX_RANK] = {0};
     bool known[VN_MAX_RANK];
     int count, open = -1, unknown = 0;
-    if (!vn_infer_has(n, 0) || !vn_infer_has(n, 1) || !vn_fact_ints(n->in[1], VN_MAX_RANK, want, known, &count)) return type_only(n, VN_UNDEFINED);
+    if (!vn_infer_has(n, 0) || !vn_infer_has(n, 1) || !vn_fact_ints(n->in[1], VN_MAX_RANK, want, known, &count))
+        return type_only(n, VN_UNDEFINED);
     const vn_inferred_value_t *x = operand(n, 0);
     const bool keep_zero = n->version >= 14 && vn_node_int(n->node, "allowzero", 0) != 0;
     if (x->rank >= 0) memcpy(have, x->dims, sizeof have);
@@ -47,10 +48,8 @@ vn_status_t vn_rule_reshape(vn_infer_node_t *n, int param) {
         } else if (want[k] == 0 && !keep_zero) {
             out[k] = vn_rule_dim(n, 0, k);
             if (out[k] >= 0) continue;
-            if (k < x->rank)
-                have[k] = 1, want[k] = 1; /* open, but the same on both sides (not 0: of nothing, -1 could be any number) */
-            else
-                ++unknown;
+            if (k < x->rank) have[k] = 1, want[k] = 1; /* open, but the same on both sides (not 0: of nothing, -1 could be any number) */
+            else ++unknown;
         }
     }
     const int64_t all = x->rank >= 0 ? vn_rule_product(have, 0, x->rank) : -1;
@@ -149,7 +148,8 @@ vn_status_t vn_rule_concat(vn_infer_node_t *n, int param) {
                 continue;
             }
             if (here >= 0 && out[d] >= 0 && here != out[d])
-                return vn_infer_fail(n, VN_ERR_SHAPE, "input %d has %lld at dimension %d, others %lld", k, (long long)here, d, (long long)out[d]);
+                return vn_infer_fail(n, VN_ERR_SHAPE, "input %d has %lld at dimension %d, others %lld", k, (long long)here, d,
+                                     (long long)out[d]);
             if (here >= 0) out[d] = here;
         }
     }
@@ -293,10 +293,8 @@ vn_status_t vn_rule_top(vn_infer_node_t *n, int param) {
     const int rank = vn_rule_rank(n, 0);
     int64_t out[VN_MAX_RANK], k = -1;
     int axis;
-    if (n->version < 10)
-        k = vn_node_int(n->node, "k", -1);
-    else if (!vn_infer_has(n, 1) || !vn_fact_int(n->in[1], &k))
-        k = -1;
+    if (n->version < 10) k = vn_node_int(n->node, "k", -1);
+    else if (!vn_infer_has(n, 1) || !vn_fact_int(n->in[1], &k)) k = -1;
     if (rank >= 0) {
         VN_TRY(vn_rule_axis(n, vn_node_int(n->node, "axis", -1), rank, &axis));
         memcpy(out, operand(n, 0)->dims, sizeof out);

@@ -58,8 +58,11 @@ static vn_status_t bare_tensor(const vn_infer_node_t *n, int k, vn_tensor_t *t) 
 
 vn_status_t vn_operands_open(const vn_infer_node_t *n, vn_operands_t *o) {
     const size_t ni = n->n_in ? (size_t)n->n_in : 1, no = n->n_out ? (size_t)n->n_out : 1;
-    *o = (vn_operands_t){.args = vn_alloc(ni, sizeof *o->args), .bare = vn_alloc(ni, sizeof *o->bare), .out = vn_alloc(no, sizeof *o->out),
-                      .shaped = true, .known = true};
+    *o = (vn_operands_t){.args = vn_alloc(ni, sizeof *o->args),
+                         .bare = vn_alloc(ni, sizeof *o->bare),
+                         .out = vn_alloc(no, sizeof *o->out),
+                         .shaped = true,
+                         .known = true};
     if (!o->args || !o->bare || !o->out) return vn_infer_fail(n, VN_ERR_NOMEM, "no memory");
     for (int k = 0; k < n->n_in; ++k) {
         const vn_fact_t *f = n->in[k];
@@ -101,8 +104,18 @@ vn_status_t vn_infer_row(const vn_infer_node_t *n, vn_arg_t *args, vn_ref_t *out
     for (int k = n->n_in - 1; k >= 0; --k)
         if (args[k].t && vn_dtype_is_float(args[k].t->dtype)) main = args[k].t->dtype;
     vn_contract_t contract = vn_contract_resolve(n->ctx->run.contract, main);
-    vn_eval_t e = {.model = n->ctx->run.model, .graph = n->graph, .node = n->node, .version = n->version, .contract = &contract,
-                   .want = VN_WANT_VALUE, .n_in = n->n_in, .n_out = n->n_out, .in = args, .out = out, .run = &n->ctx->run, .err = err};
+    vn_eval_t e = {.model = n->ctx->run.model,
+                   .graph = n->graph,
+                   .node = n->node,
+                   .version = n->version,
+                   .contract = &contract,
+                   .want = VN_WANT_VALUE,
+                   .n_in = n->n_in,
+                   .n_out = n->n_out,
+                   .in = args,
+                   .out = out,
+                   .run = &n->ctx->run,
+                   .err = err};
     VN_TRY(vn_operands_check(&e));
     return n->row->infer(&e);
 }
@@ -133,7 +146,8 @@ static bool decided(const vn_ref_t *r) {
     for (int64_t i = 0; r->flags && i < r->count; ++i)
         if (r->flags[i] & VN_EL_VOID) return false;
     for (int i = 0; i < r->n_readings; ++i)
-        if (r->readings[i].value->rank != r->rank || memcmp(r->readings[i].value->dims, r->dims, (size_t)r->rank * sizeof *r->dims)) return false;
+        if (r->readings[i].value->rank != r->rank || memcmp(r->readings[i].value->dims, r->dims, (size_t)r->rank * sizeof *r->dims))
+            return false;
     return true;
 }
 

@@ -131,7 +131,8 @@ vn_status_t vn_rule_unpool(vn_infer_node_t *n, int param) {
         return VN_OK;
     }
     memcpy(d, operand(n, 0)->dims, sizeof d);
-    if (!per_axis(n, "kernel_shape", spatial, 1, kernel) || !per_axis(n, "strides", spatial, 1, stride) || !per_axis(n, "pads", 2 * spatial, 0, pads))
+    if (!per_axis(n, "kernel_shape", spatial, 1, kernel) || !per_axis(n, "strides", spatial, 1, stride) ||
+        !per_axis(n, "pads", 2 * spatial, 0, pads))
         return vn_infer_fail(n, VN_ERR_SHAPE, "attributes do not fit %d spatial axes", spatial);
     for (int k = 0; k < spatial; ++k)
         if (d[2 + k] >= 0) d[2 + k] = (d[2 + k] - 1) * stride[k] + kernel[k] - pads[k] - pads[spatial + k];
@@ -151,7 +152,8 @@ vn_status_t vn_rule_matmul(vn_infer_node_t *n, int second) {
     const int na = ra > 2 ? ra - 2 : 0, nb = rb > 2 ? rb - 2 : 0, batch = na > nb ? na : nb;
     int r = batch;
     for (int k = 0; k < batch; ++k) {
-        const int64_t a = k < batch - na ? 1 : vn_rule_dim(n, 0, k - (batch - na)), b = k < batch - nb ? 1 : vn_rule_dim(n, second, k - (batch - nb));
+        const int64_t a = k < batch - na ? 1 : vn_rule_dim(n, 0, k - (batch - na)),
+                      b = k < batch - nb ? 1 : vn_rule_dim(n, second, k - (batch - nb));
         d[k] = a == 1 ? b : b == 1 ? a : a < 0 ? b : a;
         if (a > 1 && b > 1 && a != b) return vn_infer_fail(n, VN_ERR_SHAPE, "batches of %lld and %lld", (long long)a, (long long)b);
     }
@@ -169,7 +171,8 @@ vn_status_t vn_rule_gemm(vn_infer_node_t *n, int param) {
     const bool ta = vn_node_int(n->node, "transA", 0) != 0, tb = vn_node_int(n->node, "transB", 0) != 0;
     const int64_t d[2] = {vn_rule_dim(n, 0, ta ? 1 : 0), vn_rule_dim(n, 1, tb ? 0 : 1)};
     const int64_t ka = vn_rule_dim(n, 0, ta ? 0 : 1), kb = vn_rule_dim(n, 1, tb ? 1 : 0);
-    if (ka >= 0 && kb >= 0 && ka != kb) return vn_infer_fail(n, VN_ERR_SHAPE, "rows of %lld against columns of %lld", (long long)ka, (long long)kb);
+    if (ka >= 0 && kb >= 0 && ka != kb)
+        return vn_infer_fail(n, VN_ERR_SHAPE, "rows of %lld against columns of %lld", (long long)ka, (long long)kb);
     vn_rule_out(n, 0, VN_UNDEFINED, 2, d);
     return VN_OK;
 }
@@ -205,10 +208,8 @@ vn_status_t vn_rule_reduce(vn_infer_node_t *n, int single) {
         along[at] = true;
     }
     for (int k = 0; k < rank; ++k)
-        if (given && !along[k])
-            d[r++] = operand(n, 0)->dims[k];
-        else if (keep)
-            d[r++] = 1;
+        if (given && !along[k]) d[r++] = operand(n, 0)->dims[k];
+        else if (keep) d[r++] = 1;
     vn_rule_out(n, 0, VN_UNDEFINED, r, d);
     return VN_OK;
 }
@@ -271,7 +272,8 @@ vn_status_t vn_rule_recurrent(vn_infer_node_t *n, int param) {
     if (hidden < 0) hidden = vn_rule_dim(n, 2, -1);
     const int64_t dirs = strcmp(vn_node_string(n->node, "direction", "forward"), "bidirectional") == 0 ? 2 : 1;
     const int64_t steps = vn_rule_dim(n, 0, batch_first ? 1 : 0), batch = vn_rule_dim(n, 0, batch_first ? 0 : 1);
-    const int64_t all[2][4] = {{steps, dirs, batch, hidden}, {batch, steps, dirs, hidden}}, last[2][3] = {{dirs, batch, hidden}, {batch, dirs, hidden}};
+    const int64_t all[2][4] = {{steps, dirs, batch, hidden}, {batch, steps, dirs, hidden}},
+                  last[2][3] = {{dirs, batch, hidden}, {batch, dirs, hidden}};
     vn_rule_out(n, 0, VN_UNDEFINED, 4, all[batch_first]);
     vn_rule_out(n, 1, VN_UNDEFINED, 3, last[batch_first]);
     vn_rule_out(n, 2, VN_UNDEFINED, 3, last[batch_first]);

@@ -1,4 +1,7 @@
-/* infer_parts.c -- integer vectors of which some elements are known: what shape computations make of them, element by element. */
+/* infer_parts.c -- integer vectors of which some elements are known: what shape computations make of them, element by element.
+ *
+ * Claim INFER-3.
+ */
 #include <string.h>
 
 #include "oracle/infer.h"
@@ -11,8 +14,8 @@ typedef struct mover {
 } mover_t;
 
 static const mover_t movers[] = {
-    {"Concat", ~0u}, {"Expand", 1}, {"Flatten", 1}, {"Gather", 1}, {"Identity", 1}, {"Reshape", 1},
-    {"Slice", 1}, {"Split", 1}, {"Squeeze", 1}, {"Tile", 1}, {"Unsqueeze", 1},
+    {"Concat", ~0u}, {"Expand", 1}, {"Flatten", 1}, {"Gather", 1}, {"Identity", 1},  {"Reshape", 1},
+    {"Slice", 1},    {"Split", 1},  {"Squeeze", 1}, {"Tile", 1},   {"Unsqueeze", 1},
 };
 
 static bool moves_here(const mover_t *m, int k) { return m->data >> (k < 31 ? k : 31) & 1; }
@@ -122,8 +125,13 @@ static const struct {
     const char *op;
     pair_fn fn;
 } pairs[] = {
-    {"Add", add}, {"And", both}, {"Div", quotient}, {"Equal", equal}, {"Greater", greater}, {"GreaterOrEqual", greater_equal}, {"Less", less},
-    {"LessOrEqual", less_equal}, {"Max", larger}, {"Min", smaller}, {"Mul", mul}, {"Or", any}, {"Sub", sub},
+    {"Add", add},         {"And", both},
+    {"Div", quotient},    {"Equal", equal},
+    {"Greater", greater}, {"GreaterOrEqual", greater_equal},
+    {"Less", less},       {"LessOrEqual", less_equal},
+    {"Max", larger},      {"Min", smaller},
+    {"Mul", mul},         {"Or", any},
+    {"Sub", sub},
 };
 
 /* A number that the output's type holds as it is; otherwise arithmetic wraps, and the element counts as unknown. */

@@ -27,9 +27,9 @@ int64_t vn_rule_product(const int64_t *d, int from, int to);
 bool vn_rule_try(const vn_infer_node_t *n, int64_t channels, vn_ref_t *out);
 
 /* infer_common.c */
-vn_status_t vn_rule_same(vn_infer_node_t *n, int outputs);      /* bit k: output k has the shape of operand 0 */
-vn_status_t vn_rule_dynamic(vn_infer_node_t *n, int param);     /* DynamicQuantizeLinear: codes, scale, zero point */
-vn_status_t vn_rule_broadcast(vn_infer_node_t *n, int first);   /* of all operands from `first` on */
+vn_status_t vn_rule_same(vn_infer_node_t *n, int outputs);    /* bit k: output k has the shape of operand 0 */
+vn_status_t vn_rule_dynamic(vn_infer_node_t *n, int param);   /* DynamicQuantizeLinear: codes, scale, zero point */
+vn_status_t vn_rule_broadcast(vn_infer_node_t *n, int first); /* of all operands from `first` on */
 /* infer_movement.c */
 vn_status_t vn_rule_reshape(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_flatten(vn_infer_node_t *n, int param);
@@ -41,16 +41,16 @@ vn_status_t vn_rule_split(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_expand(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_gather(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_gather_nd(vn_infer_node_t *n, int param);
-vn_status_t vn_rule_like(vn_infer_node_t *n, int operand);      /* shape of an operand */
+vn_status_t vn_rule_like(vn_infer_node_t *n, int operand); /* shape of an operand */
 vn_status_t vn_rule_shape(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_size(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_range(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_col2im(vn_infer_node_t *n, int param);
-vn_status_t vn_rule_filled(vn_infer_node_t *n, int param);      /* ConstantOfShape */
+vn_status_t vn_rule_filled(vn_infer_node_t *n, int param); /* ConstantOfShape */
 vn_status_t vn_rule_compress(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_non_zero(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_unique(vn_infer_node_t *n, int param);
-vn_status_t vn_rule_boxes(vn_infer_node_t *n, int param);       /* NonMaxSuppression */
+vn_status_t vn_rule_boxes(vn_infer_node_t *n, int param); /* NonMaxSuppression */
 vn_status_t vn_rule_one_hot(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_top(vn_infer_node_t *n, int param);
 /* infer_numeric.c */
@@ -59,14 +59,14 @@ vn_status_t vn_rule_convolution(vn_infer_node_t *n, int param); /* operand that 
 vn_status_t vn_rule_global(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_quantised_pool(vn_infer_node_t *n, int global);
 vn_status_t vn_rule_unpool(vn_infer_node_t *n, int param);
-vn_status_t vn_rule_matmul(vn_infer_node_t *n, int second);     /* operand that is the right factor */
-vn_status_t vn_rule_normalised(vn_infer_node_t *n, int param);  /* LayerNormalization and kin: statistics beside the result */
+vn_status_t vn_rule_matmul(vn_infer_node_t *n, int second);    /* operand that is the right factor */
+vn_status_t vn_rule_normalised(vn_infer_node_t *n, int param); /* LayerNormalization and kin: statistics beside the result */
 vn_status_t vn_rule_dft(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_gemm(vn_infer_node_t *n, int param);
-vn_status_t vn_rule_reduce(vn_infer_node_t *n, int single);     /* single: ArgMax, ArgMin */
+vn_status_t vn_rule_reduce(vn_infer_node_t *n, int single); /* single: ArgMax, ArgMin */
 vn_status_t vn_rule_resize(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_recurrent(vn_infer_node_t *n, int gates);
-vn_status_t vn_rule_window(vn_infer_node_t *n, int param);      /* HannWindow and kin */
+vn_status_t vn_rule_window(vn_infer_node_t *n, int param); /* HannWindow and kin */
 vn_status_t vn_rule_mel(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_stft(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_grid_sample(vn_infer_node_t *n, int param);
@@ -79,7 +79,7 @@ vn_status_t vn_rule_ms_attention(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_multi_head(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_group_query(vn_infer_node_t *n, int param);
 /* infer_sequence.c */
-vn_status_t vn_rule_sequence(vn_infer_node_t *n, int param);    /* SequenceConstruct */
+vn_status_t vn_rule_sequence(vn_infer_node_t *n, int param); /* SequenceConstruct */
 vn_status_t vn_rule_sequence_empty(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_sequence_at(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_sequence_length(vn_infer_node_t *n, int param);

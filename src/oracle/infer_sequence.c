@@ -24,10 +24,8 @@ vn_status_t vn_rule_sequence(vn_infer_node_t *n, int param) {
     bool changed = false;
     for (int k = 0; k < n->n_in; ++k) {
         if (!vn_infer_has(n, k)) return VN_ERR_UNSUPPORTED;
-        if (k == 0)
-            vn_fact_copy(&item, n->in[0]);
-        else
-            vn_fact_join(&item, n->in[k], &changed);
+        if (k == 0) vn_fact_copy(&item, n->in[0]);
+        else vn_fact_join(&item, n->in[k], &changed);
         vn_fact_forget(&item);
     }
     if (f && n->n_in > 0) list_of(f, VN_TYPE_SEQUENCE, &item, n->n_in);

@@ -7,7 +7,7 @@
  * Claim ELEM-8 (uncertain operands): sums ea + eb; products |a| eb + |b| ea + ea eb; quotients (ea + |q| eb) / (|b| - eb), no statement if
  *   eb >= |b|.
  * Claim REGION-2 (folding): a back end may multiply a constant factor into the weights of the sum before it, and start that sum from what is
- *   added after it: + 2u per product of a sum inside a region, + g(n + 1) |c| for an exact addend c after a sum of n terms.
+ *   added after it, or join two constants: + 2u per product of a sum inside a region, + g(n + 1) |c| for an exact addend c after n terms.
  * Claim ELEM-9 (pow): t ulp(y) + tau; uncertain operands by the four corners, since x^b is monotone in either argument for x > 0.
  */
 #include "oracle/elementwise.h"
@@ -267,8 +267,8 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     j.var = r->var;
     j.own = op == VN_PAIR_POW ? r->own : NULL; /* elsewhere value + lo is exact, or within 2^-100 */
     if (vn_in_region(e) && (op == VN_PAIR_ADD || op == VN_PAIR_SUB)) {
-        if (e->in[0].terms && !vn_doubt_any(&j.db)) j.fold_b = vn_gamma((double)e->in[0].terms + 1, j.u);
-        if (e->in[1].terms && !vn_doubt_any(&j.da)) j.fold_a = vn_gamma((double)e->in[1].terms + 1, j.u);
+        if (vn_doubt_any(&j.da) && !vn_doubt_any(&j.db)) j.fold_b = vn_gamma((double)e->in[0].terms + 1, j.u);
+        if (vn_doubt_any(&j.db) && !vn_doubt_any(&j.da)) j.fold_a = vn_gamma((double)e->in[1].terms + 1, j.u);
     }
     vn_bcast_run(&plan, piece, &j);
     if (j.flags.failed) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");

@@ -153,7 +153,8 @@ static vn_status_t judge_task(part_t *p, int i, int at, vn_error_t *err) {
                        .poison_left = poison,
                        .guard_broken = guard,
                        .alpha = s->alpha,
-                       .effort = s->o->effort};
+                       .effort = s->o->effort,
+                       .hint = &p->b->hint};
     if (st == VN_OK) st = vn_judge(&q, findings, err);
     for (int k = 0; k < t->node.n_outputs && st == VN_OK; ++k) {
         if (!*t->node.outputs[k]) continue;

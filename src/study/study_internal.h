@@ -11,6 +11,7 @@ typedef struct vn_backend {
     const char *text;    /* as given */
     vn_worker_t *worker; /* NULL: could not be started */
     int index;           /* in record->backends */
+    vn_hint_t hint;      /* hypotheses that held so far */
     vn_bundle_t ends;    /* outputs of the unobserved run of the whole graph */
 } vn_backend_t;
 

@@ -262,7 +262,8 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
                                  .n_outputs = n->n_outputs,
                                  .actual = got,
                                  .alpha = s->alpha,
-                                 .effort = VN_EFFORT_QUICK};
+                                 .effort = VN_EFFORT_QUICK,
+                                 .hint = &w->b->hint};
         st = vn_judge(&q, findings, err);
         bool odd = false, explained;
         for (int k = 0; k < n->n_outputs; ++k) odd |= findings[k].verdict == VN_BUG || findings[k].verdict == VN_SUSPECT;

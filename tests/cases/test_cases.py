@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).parent
 SEVERITY = ["bug", "nondeterministic", "contract-mismatch", "suspect", "crashed", "timeout", "unsupported", "uninformative", "not-run",
             "spec-open", "explained", "replayed", "exact"]
 PASSES = {"exact", "replayed", "explained", "spec-open"}
-CASES = sorted(p.parent for folder in ("public", "live") for p in (HERE / folder).glob("*/case.json"))
+CASES = sorted(p.parent for folder in ("public", "live", "found") for p in (HERE / folder).glob("*/case.json"))
 
 
 def arguments(folder, case):

@@ -82,10 +82,8 @@ static inline vn_tensor_t *net_tensor(net_t *n, const net_type_t *y) {
     vn_tensor_t *x;
     net_ok(n, vn_tensor_new(y->dtype, y->rank, y->dims, &x, &n->err));
     for (int i = 0; i < y->count; ++i)
-        if (vn_dtype_is_float(y->dtype))
-            vn_tensor_set_f64(x, i, y->values[i]);
-        else
-            vn_tensor_set_i64(x, i, (int64_t)y->values[i]);
+        if (vn_dtype_is_float(y->dtype)) vn_tensor_set_f64(x, i, y->values[i]);
+        else vn_tensor_set_i64(x, i, (int64_t)y->values[i]);
     return x;
 }
 

@@ -12,66 +12,139 @@ typedef struct single {
 #define MS "com.microsoft"
 static const single_t singles[] = {
     /* types */
-    {"", "Relu", 14, "bf16[2,3]", NULL, "bf16[2,3]"}, {"", "Cast", 13, "f32[2,?]", "to=10", "f16[2,?]"}, {"", "Cast", 13, "f32?", "to=7", "i64?"},
-    {"", "CastLike", 15, "f32[2] u8[1]", NULL, "u8[2]"}, {"", "CastLike", 15, "f32? u8[1]", NULL, "u8?"}, {"", "IsNaN", 13, "f64[?]", NULL, "bool[?]"},
-    {"", "Not", 1, "bool?", NULL, "bool?"}, {"", "Equal", 13, "f32[2,1] f32[3]", NULL, "bool[2,3]"}, {"", "Less", 13, "i64? i64[2]", NULL, "bool?"},
-    {"", "Where", 16, "bool[3] f16[2,1] f16[1]", NULL, "f16[2,3]"}, {"", "Where", 16, "bool? f16[2,1] f16[1]", NULL, "f16?"},
-    {"", "QuantizeLinear", 13, "f32[2,3] f32[] i8[]", NULL, "i8[2,3]"}, {"", "DequantizeLinear", 13, "u8[2,3] f32[] u8[]", NULL, "f32[2,3]"},
-    {"", "DynamicQuantizeLinear", 11, "f32?", NULL, "u8? f32[] u8[]"}, {"", "DynamicQuantizeLinear", 11, "f32[2]", NULL, "u8[2] f32[] u8[]"},
-    {"", "Dropout", 13, "f32[2,?]", NULL, "f32[2,?] bool[2,?]"}, {"", "ArgMax", 13, "f32[2,3]", "axis=1 keepdims=0", "i64[2]"},
-    {"", "ArgMax", 13, "f32?", "axis=1", "i64?"}, {"", "Shape", 15, "f32?", NULL, "i64[?]"}, {"", "Size", 13, "f32[2,?]", NULL, "i64[]"},
-    {"", "RandomNormalLike", 1, "i32[2,?]", "dtype=1", "f32[2,?]"}, {"", "EyeLike", 9, "i32[2,3]", "dtype=11", "f64[2,3]"},
+    {"", "Relu", 14, "bf16[2,3]", NULL, "bf16[2,3]"},
+    {"", "Cast", 13, "f32[2,?]", "to=10", "f16[2,?]"},
+    {"", "Cast", 13, "f32?", "to=7", "i64?"},
+    {"", "CastLike", 15, "f32[2] u8[1]", NULL, "u8[2]"},
+    {"", "CastLike", 15, "f32? u8[1]", NULL, "u8?"},
+    {"", "IsNaN", 13, "f64[?]", NULL, "bool[?]"},
+    {"", "Not", 1, "bool?", NULL, "bool?"},
+    {"", "Equal", 13, "f32[2,1] f32[3]", NULL, "bool[2,3]"},
+    {"", "Less", 13, "i64? i64[2]", NULL, "bool?"},
+    {"", "Where", 16, "bool[3] f16[2,1] f16[1]", NULL, "f16[2,3]"},
+    {"", "Where", 16, "bool? f16[2,1] f16[1]", NULL, "f16?"},
+    {"", "QuantizeLinear", 13, "f32[2,3] f32[] i8[]", NULL, "i8[2,3]"},
+    {"", "DequantizeLinear", 13, "u8[2,3] f32[] u8[]", NULL, "f32[2,3]"},
+    {"", "DynamicQuantizeLinear", 11, "f32?", NULL, "u8? f32[] u8[]"},
+    {"", "DynamicQuantizeLinear", 11, "f32[2]", NULL, "u8[2] f32[] u8[]"},
+    {"", "Dropout", 13, "f32[2,?]", NULL, "f32[2,?] bool[2,?]"},
+    {"", "ArgMax", 13, "f32[2,3]", "axis=1 keepdims=0", "i64[2]"},
+    {"", "ArgMax", 13, "f32?", "axis=1", "i64?"},
+    {"", "Shape", 15, "f32?", NULL, "i64[?]"},
+    {"", "Size", 13, "f32[2,?]", NULL, "i64[]"},
+    {"", "RandomNormalLike", 1, "i32[2,?]", "dtype=1", "f32[2,?]"},
+    {"", "EyeLike", 9, "i32[2,3]", "dtype=11", "f64[2,3]"},
     {"", "Multinomial", 7, "f32[2,9]", "sample_size=4 dtype=6", "i32[2,4]"},
     /* broadcasting */
-    {"", "Add", 14, "f32[2,1,4] f32[3,1]", NULL, "f32[2,3,4]"}, {"", "Add", 14, "f32[?,4] f32[3,1]", NULL, "f32[3,4]"},
-    {"", "Mul", 14, "f32[?,4] f32[1,4]", NULL, "f32[?,4]"}, {"", "Mul", 14, "f32[0] f32[1]", NULL, "f32[0]"}, {"", "Max", 13, "f32[2,1] f32[?] f32[]", NULL, "f32[2,?]"},
-    {"", "Sum", 13, "f32? f32[2]", NULL, "f32?"}, {"", "Pow", 15, "f32[2] i64[3,1]", NULL, "f32[3,2]"},
+    {"", "Add", 14, "f32[2,1,4] f32[3,1]", NULL, "f32[2,3,4]"},
+    {"", "Add", 14, "f32[?,4] f32[3,1]", NULL, "f32[3,4]"},
+    {"", "Mul", 14, "f32[?,4] f32[1,4]", NULL, "f32[?,4]"},
+    {"", "Mul", 14, "f32[0] f32[1]", NULL, "f32[0]"},
+    {"", "Max", 13, "f32[2,1] f32[?] f32[]", NULL, "f32[2,?]"},
+    {"", "Sum", 13, "f32? f32[2]", NULL, "f32?"},
+    {"", "Pow", 15, "f32[2] i64[3,1]", NULL, "f32[3,2]"},
     /* movement */
-    {"", "Reshape", 14, "f32[2,3,4] i64[2]=-1,4", NULL, "f32[6,4]"}, {"", "Reshape", 14, "f32[?,3,4] i64[2]=0,-1", NULL, "f32[?,12]"},
-    {"", "Reshape", 14, "f32[?,3,4] i64[2]=-1,12", NULL, "f32[?,12]"}, {"", "Reshape", 14, "f32[2,3] i64[3]", NULL, "f32[?,?,?]"},
-    {"", "Reshape", 14, "f32[2,3] i64[?]", NULL, "f32?"}, {"", "Reshape", 14, "f32? i64[2]=5,6", NULL, "f32[5,6]"},
-    {"", "Flatten", 13, "f32[2,3,4]", "axis=2", "f32[6,4]"}, {"", "Flatten", 13, "f32[?,3,4]", NULL, "f32[?,12]"}, {"", "Flatten", 13, "f32?", NULL, "f32[?,?]"},
-    {"", "Squeeze", 13, "f32[1,3,1] i64[1]=-1", NULL, "f32[1,3]"}, {"", "Squeeze", 13, "f32[1,3,1]", NULL, "f32[3]"}, {"", "Squeeze", 13, "f32[?,3,1]", NULL, "f32?"},
-    {"", "Squeeze", 13, "f32[?,3,1] i64[1]=0", NULL, "f32[3,1]"}, {"", "Squeeze", 11, "f32[1,?]", "axes=0,", "f32[?]"},
-    {"", "Unsqueeze", 13, "f32[?,3] i64[2]=0,-1", NULL, "f32[1,?,3,1]"}, {"", "Unsqueeze", 11, "f32[3]", "axes=0,2", "f32[1,3,1]"},
-    {"", "Transpose", 13, "f32[2,?,4]", "perm=2,0,1", "f32[4,2,?]"}, {"", "Transpose", 13, "f32[2,?]", NULL, "f32[?,2]"}, {"", "Transpose", 13, "f32?", "perm=1,0", "f32[?,?]"},
-    {"", "Concat", 13, "f32[2,3] f32[?,3] f32[4,?]", "axis=0", "f32[?,3]"}, {"", "Concat", 13, "f32[?,3] f32[2,5]", "axis=1", "f32[2,8]"},
-    {"", "Split", 13, "f32[6,?] i64[2]=2,4", "axis=0", "f32[2,?] f32[4,?]"}, {"", "Split", 18, "f32[7,?]", "axis=0 num_outputs=3", "f32[3,?] f32[3,?] f32[1,?]"},
-    {"", "Split", 13, "f32[?,2] i64[2]=2,4", "axis=0", "f32[2,2] f32[4,2]"}, {"", "Split", 13, "f32[6,2] i64[2]", "axis=0", "f32[?,2] f32[?,2]"},
-    {"", "Slice", 13, "f32[9,?] i64[1]=2 i64[1]=100 i64[1]=0", NULL, "f32[7,?]"}, {"", "Slice", 13, "f32[9,?] i64[1]=2 i64[1]=100 i64[1]=1", NULL, "f32[9,?]"},
-    {"", "Slice", 13, "f32[9,4] i64[1] i64[1]=3", NULL, "f32[?,?]"}, {"", "Expand", 13, "f32[3,1] i64[3]=2,1,6", NULL, "f32[2,3,6]"},
-    {"", "Expand", 13, "f32[3,?] i64[2]", NULL, "f32[3,?]"}, {"", "Tile", 13, "f32[2,?] i64[2]=3,2", NULL, "f32[6,?]"},
-    {"", "Pad", 13, "f32[2,?] i64[4]=0,1,1,1", NULL, "f32[3,?]"}, {"", "DepthToSpace", 13, "f32[?,8,2,?]", "blocksize=2", "f32[?,2,4,?]"},
-    {"", "Gather", 13, "f32[5,?,7] i64[2,3]", "axis=1", "f32[5,2,3,7]"}, {"", "Gather", 13, "f32[5,7] i64[]", NULL, "f32[7]"}, {"", "Gather", 13, "f32[5,7] i64?", NULL, "f32?"},
-    {"", "GatherElements", 13, "f32[?,7] i64[2,3]", NULL, "f32[2,3]"}, {"", "GatherND", 13, "f32[?,3,4] i64[5,2]", NULL, "f32[5,4]"},
-    {"", "ScatterND", 18, "f32[?,3] i64[1,1] f32[1,3]", NULL, "f32[?,3]"}, {"", "OneHot", 11, "i64[2,?] i64[]=5 f16[2]", "axis=1", "f16[2,5,?]"},
-    {"", "OneHot", 11, "i64[2] i64[] f16[2]", NULL, "f16[2,?]"}, {"", "TopK", 11, "f32[2,9] i64[1]=3", NULL, "f32[2,3] i64[2,3]"},
-    {"", "TopK", 11, "f32[?,9] i64[1]", NULL, "f32[?,?] i64[?,?]"}, {"", "ConstantOfShape", 9, "i64[2]=3,4", NULL, "f32[3,4]"}, {"", "ConstantOfShape", 9, "i64[2]", NULL, "f32[?,?]"},
-    {"", "Range", 11, "i64[]=2 i64[]=9 i64[]=3", NULL, "i64[3]"}, {"", "Range", 11, "f32[] f32[] f32[]", NULL, "f32[?]"}, {"", "NonZero", 13, "f32[2,3]", NULL, "i64[2,?]"},
-    {"", "NonZero", 13, "i64[3]=0,5,6", NULL, "i64[1,2]"}, {"", "Compress", 11, "f32[2,3] bool[3]", "axis=1", "f32[2,?]"}, {"", "Compress", 11, "f32[2,3] bool[3]", NULL, "f32[?]"},
-    {"", "Unique", 11, "f32[2,3]", "axis=0", "f32[?,3] i64[?] i64[2] i64[?]"}, {"", "Unique", 11, "i64[3]=4,4,9", NULL, "i64[2] i64[2] i64[3] i64[2]"},
-    {"", "NonMaxSuppression", 11, "f32[1,6,4] f32[1,1,6]", NULL, "i64[?,3]"}, {"", "Col2Im", 18, "f32[?,12,6] i64[2]=4,5 i64[2]=2,3", NULL, "f32[?,2,4,5]"},
+    {"", "Reshape", 14, "f32[2,3,4] i64[2]=-1,4", NULL, "f32[6,4]"},
+    {"", "Reshape", 14, "f32[?,3,4] i64[2]=0,-1", NULL, "f32[?,12]"},
+    {"", "Reshape", 14, "f32[?,3,4] i64[2]=-1,12", NULL, "f32[?,12]"},
+    {"", "Reshape", 14, "f32[2,3] i64[3]", NULL, "f32[?,?,?]"},
+    {"", "Reshape", 14, "f32[2,3] i64[?]", NULL, "f32?"},
+    {"", "Reshape", 14, "f32? i64[2]=5,6", NULL, "f32[5,6]"},
+    {"", "Flatten", 13, "f32[2,3,4]", "axis=2", "f32[6,4]"},
+    {"", "Flatten", 13, "f32[?,3,4]", NULL, "f32[?,12]"},
+    {"", "Flatten", 13, "f32?", NULL, "f32[?,?]"},
+    {"", "Squeeze", 13, "f32[1,3,1] i64[1]=-1", NULL, "f32[1,3]"},
+    {"", "Squeeze", 13, "f32[1,3,1]", NULL, "f32[3]"},
+    {"", "Squeeze", 13, "f32[?,3,1]", NULL, "f32?"},
+    {"", "Squeeze", 13, "f32[?,3,1] i64[1]=0", NULL, "f32[3,1]"},
+    {"", "Squeeze", 11, "f32[1,?]", "axes=0,", "f32[?]"},
+    {"", "Unsqueeze", 13, "f32[?,3] i64[2]=0,-1", NULL, "f32[1,?,3,1]"},
+    {"", "Unsqueeze", 11, "f32[3]", "axes=0,2", "f32[1,3,1]"},
+    {"", "Transpose", 13, "f32[2,?,4]", "perm=2,0,1", "f32[4,2,?]"},
+    {"", "Transpose", 13, "f32[2,?]", NULL, "f32[?,2]"},
+    {"", "Transpose", 13, "f32?", "perm=1,0", "f32[?,?]"},
+    {"", "Concat", 13, "f32[2,3] f32[?,3] f32[4,?]", "axis=0", "f32[?,3]"},
+    {"", "Concat", 13, "f32[?,3] f32[2,5]", "axis=1", "f32[2,8]"},
+    {"", "Split", 13, "f32[6,?] i64[2]=2,4", "axis=0", "f32[2,?] f32[4,?]"},
+    {"", "Split", 18, "f32[7,?]", "axis=0 num_outputs=3", "f32[3,?] f32[3,?] f32[1,?]"},
+    {"", "Split", 13, "f32[?,2] i64[2]=2,4", "axis=0", "f32[2,2] f32[4,2]"},
+    {"", "Split", 13, "f32[6,2] i64[2]", "axis=0", "f32[?,2] f32[?,2]"},
+    {"", "Slice", 13, "f32[9,?] i64[1]=2 i64[1]=100 i64[1]=0", NULL, "f32[7,?]"},
+    {"", "Slice", 13, "f32[9,?] i64[1]=2 i64[1]=100 i64[1]=1", NULL, "f32[9,?]"},
+    {"", "Slice", 13, "f32[9,4] i64[1] i64[1]=3", NULL, "f32[?,?]"},
+    {"", "Expand", 13, "f32[3,1] i64[3]=2,1,6", NULL, "f32[2,3,6]"},
+    {"", "Expand", 13, "f32[3,?] i64[2]", NULL, "f32[3,?]"},
+    {"", "Tile", 13, "f32[2,?] i64[2]=3,2", NULL, "f32[6,?]"},
+    {"", "Pad", 13, "f32[2,?] i64[4]=0,1,1,1", NULL, "f32[3,?]"},
+    {"", "DepthToSpace", 13, "f32[?,8,2,?]", "blocksize=2", "f32[?,2,4,?]"},
+    {"", "Gather", 13, "f32[5,?,7] i64[2,3]", "axis=1", "f32[5,2,3,7]"},
+    {"", "Gather", 13, "f32[5,7] i64[]", NULL, "f32[7]"},
+    {"", "Gather", 13, "f32[5,7] i64?", NULL, "f32?"},
+    {"", "GatherElements", 13, "f32[?,7] i64[2,3]", NULL, "f32[2,3]"},
+    {"", "GatherND", 13, "f32[?,3,4] i64[5,2]", NULL, "f32[5,4]"},
+    {"", "ScatterND", 18, "f32[?,3] i64[1,1] f32[1,3]", NULL, "f32[?,3]"},
+    {"", "OneHot", 11, "i64[2,?] i64[]=5 f16[2]", "axis=1", "f16[2,5,?]"},
+    {"", "OneHot", 11, "i64[2] i64[] f16[2]", NULL, "f16[2,?]"},
+    {"", "TopK", 11, "f32[2,9] i64[1]=3", NULL, "f32[2,3] i64[2,3]"},
+    {"", "TopK", 11, "f32[?,9] i64[1]", NULL, "f32[?,?] i64[?,?]"},
+    {"", "ConstantOfShape", 9, "i64[2]=3,4", NULL, "f32[3,4]"},
+    {"", "ConstantOfShape", 9, "i64[2]", NULL, "f32[?,?]"},
+    {"", "Range", 11, "i64[]=2 i64[]=9 i64[]=3", NULL, "i64[3]"},
+    {"", "Range", 11, "f32[] f32[] f32[]", NULL, "f32[?]"},
+    {"", "NonZero", 13, "f32[2,3]", NULL, "i64[2,?]"},
+    {"", "NonZero", 13, "i64[3]=0,5,6", NULL, "i64[1,2]"},
+    {"", "Compress", 11, "f32[2,3] bool[3]", "axis=1", "f32[2,?]"},
+    {"", "Compress", 11, "f32[2,3] bool[3]", NULL, "f32[?]"},
+    {"", "Unique", 11, "f32[2,3]", "axis=0", "f32[?,3] i64[?] i64[2] i64[?]"},
+    {"", "Unique", 11, "i64[3]=4,4,9", NULL, "i64[2] i64[2] i64[3] i64[2]"},
+    {"", "NonMaxSuppression", 11, "f32[1,6,4] f32[1,1,6]", NULL, "i64[?,3]"},
+    {"", "Col2Im", 18, "f32[?,12,6] i64[2]=4,5 i64[2]=2,3", NULL, "f32[?,2,4,5]"},
     /* products, windows, reductions */
-    {"", "MatMul", 13, "f32[2,1,3,4] f32[5,4,6]", NULL, "f32[2,5,3,6]"}, {"", "MatMul", 13, "f32[?,4] f32[4,?]", NULL, "f32[?,?]"}, {"", "MatMul", 13, "f32[4] f32[?,4,6]", NULL, "f32[?,6]"},
-    {"", "MatMul", 13, "f32[3,4] f32[4]", NULL, "f32[3]"}, {"", "MatMulInteger", 10, "u8[?,4] i8[4,2]", NULL, "i32[?,2]"}, {"", "Gemm", 13, "f32[4,?] f32[4,6]", "transA=1", "f32[?,6]"},
-    {"", "QLinearMatMul", 10, "u8[2,3] f32[] u8[] u8[3,4] f32[] u8[] f32[] i8[]", NULL, "i8[2,4]"}, {"", "Einsum", 12, "f32[2,3] f32[3,4]", "equation=ij,jk->ik", "f32[2,4]"},
-    {"", "Conv", 11, "f32[?,3,8,?] f32[16,3,3,3]", "pads=1,1,1,1 strides=2,2", "f32[?,16,4,?]"}, {"", "Conv", 11, "f32[?,?,8,8] f32[16,3,3,3]", NULL, "f32[?,16,6,6]"},
-    {"", "Conv", 11, "f32? f32[16,3,3,3]", NULL, "f32[?,16,?,?]"}, {"", "Conv", 11, "f32[1,3,8,8] f32[?,3,3,3]", NULL, "f32[1,?,?,?]"},
-    {"", "ConvTranspose", 11, "f32[?,4,5,?] f32[4,6,3,3]", "strides=2,2", "f32[?,6,11,?]"}, {"", "ConvInteger", 10, "u8[1,1,4,4] u8[2,1,3,3]", NULL, "i32[1,2,2,2]"},
-    {"", "MaxPool", 12, "f32[?,3,8,?]", "kernel_shape=2,2 strides=2,2", "f32[?,3,4,?] i64[?,3,4,?]"}, {"", "AveragePool", 19, "f32[1,?,7,7]", "kernel_shape=3,3 ceil_mode=1 strides=2,2", "f32[1,?,3,3]"},
-    {"", "GlobalAveragePool", 1, "f32[?,3,?,?]", NULL, "f32[?,3,1,1]"}, {"", "MaxUnpool", 11, "f32[1,1,2,2] i64[1,1,2,2]", "kernel_shape=2,2 strides=2,2", "f32[1,1,4,4]"},
-    {"", "ReduceSum", 13, "f32[2,?,4] i64[1]=-1", NULL, "f32[2,?,1]"}, {"", "ReduceSum", 13, "f32[2,?,4] i64[2]=0,1", "keepdims=0", "f32[4]"}, {"", "ReduceSum", 13, "f32[2,3]", "keepdims=0", "f32[]"},
-    {"", "ReduceSum", 13, "f32[2,3] i64[1]", NULL, "f32[?,?]"}, {"", "ReduceSum", 13, "f32[2,3] i64[1]", "keepdims=0", "f32?"}, {"", "ReduceMean", 13, "f32[2,?,4]", "axes=2, keepdims=0", "f32[2,?]"},
-    {"", "Softmax", 13, "f32[2,?]", NULL, "f32[2,?]"}, {"", "LayerNormalization", 17, "f32[2,?,4] f32[4]", NULL, "f32[2,?,4] f32[2,?,1] f32[2,?,1]"},
-    {"", "BatchNormalization", 15, "f32[?,3,4] f32[3] f32[3] f32[3] f32[3]", NULL, "f32[?,3,4]"}, {"", "CumSum", 14, "f32[2,?] i64[]", NULL, "f32[2,?]"},
-    {"", "Resize", 13, "f32[1,?,4,6] - f32[4]=1,1,2,1.5", NULL, "f32[1,?,8,9]"}, {"", "Resize", 13, "f32[1,?,4,6] - - i64[4]=1,3,7,7", NULL, "f32[1,3,7,7]"},
-    {"", "LSTM", 14, "f32[?,2,3] f32[1,20,3] f32[1,20,5]", "hidden_size=5", "f32[?,1,2,5] f32[1,2,5] f32[1,2,5]"}, {"", "GRU", 14, "f32[7,?,3] f32[2,15,3] f32[2,15,5]", "hidden_size=5 direction=bidirectional", "f32[7,2,?,5] f32[2,?,5]"},
-    {"", "HannWindow", 17, "i64[]=10", "output_datatype=11", "f64[10]"}, {"", "HannWindow", 17, "i64[]", NULL, "f32[?]"}, {"", "DFT", 20, "f32[?,9,1] i64[]=16", "onesided=1", "f32[?,9,2]"},
-    {"", "STFT", 17, "f32[?,128,1] i64[]=8 - i64[]=16", NULL, "f32[?,15,9,2]"}, {"", "GridSample", 20, "f32[?,3,4,4] f32[2,5,6,2]", NULL, "f32[?,3,5,6]"},
-    {"", "AffineGrid", 20, "f32[2,2,3] i64[4]=2,3,5,6", NULL, "f32[2,5,6,2]"}, {"", "AffineGrid", 20, "f32[2,2,3] i64[4]", NULL, "f32[2,?,?,2]"},
-    {MS, "SkipLayerNormalization", 1, "f16[?,4,8] f16[?,4,8] f16[8]", NULL, "f16[?,4,8]"}, {MS, "QLinearGlobalAveragePool", 1, "u8[1,?,4,4] f32[] u8[] f32[] u8[]", NULL, "u8[1,?,1,1]"},
-    {MS, "Attention", 1, "f32[?,5,8] f32[8,24] f32[24]", "num_heads=2", "f32[?,5,8]"}, {MS, "MultiHeadAttention", 1, "f32[2,?,8] f32[2,7,8] f32[2,7,8]", "num_heads=2", "f32[2,?,8]"},
-    {MS, "EmbedLayerNormalization", 1, "i32[?,5] - f32[30,8] f32[9,8] - f32[8] f32[8]", NULL, "f32[?,5,8] i32[?]"}, {MS, "RotaryEmbedding", 1, "f32[1,?,8] i64[1] f32[9,4] f32[9,4]", NULL, "f32[1,?,8]"},
+    {"", "MatMul", 13, "f32[2,1,3,4] f32[5,4,6]", NULL, "f32[2,5,3,6]"},
+    {"", "MatMul", 13, "f32[?,4] f32[4,?]", NULL, "f32[?,?]"},
+    {"", "MatMul", 13, "f32[4] f32[?,4,6]", NULL, "f32[?,6]"},
+    {"", "MatMul", 13, "f32[3,4] f32[4]", NULL, "f32[3]"},
+    {"", "MatMulInteger", 10, "u8[?,4] i8[4,2]", NULL, "i32[?,2]"},
+    {"", "Gemm", 13, "f32[4,?] f32[4,6]", "transA=1", "f32[?,6]"},
+    {"", "QLinearMatMul", 10, "u8[2,3] f32[] u8[] u8[3,4] f32[] u8[] f32[] i8[]", NULL, "i8[2,4]"},
+    {"", "Einsum", 12, "f32[2,3] f32[3,4]", "equation=ij,jk->ik", "f32[2,4]"},
+    {"", "Conv", 11, "f32[?,3,8,?] f32[16,3,3,3]", "pads=1,1,1,1 strides=2,2", "f32[?,16,4,?]"},
+    {"", "Conv", 11, "f32[?,?,8,8] f32[16,3,3,3]", NULL, "f32[?,16,6,6]"},
+    {"", "Conv", 11, "f32? f32[16,3,3,3]", NULL, "f32[?,16,?,?]"},
+    {"", "Conv", 11, "f32[1,3,8,8] f32[?,3,3,3]", NULL, "f32[1,?,?,?]"},
+    {"", "ConvTranspose", 11, "f32[?,4,5,?] f32[4,6,3,3]", "strides=2,2", "f32[?,6,11,?]"},
+    {"", "ConvInteger", 10, "u8[1,1,4,4] u8[2,1,3,3]", NULL, "i32[1,2,2,2]"},
+    {"", "MaxPool", 12, "f32[?,3,8,?]", "kernel_shape=2,2 strides=2,2", "f32[?,3,4,?] i64[?,3,4,?]"},
+    {"", "AveragePool", 19, "f32[1,?,7,7]", "kernel_shape=3,3 ceil_mode=1 strides=2,2", "f32[1,?,3,3]"},
+    {"", "GlobalAveragePool", 1, "f32[?,3,?,?]", NULL, "f32[?,3,1,1]"},
+    {"", "MaxUnpool", 11, "f32[1,1,2,2] i64[1,1,2,2]", "kernel_shape=2,2 strides=2,2", "f32[1,1,4,4]"},
+    {"", "ReduceSum", 13, "f32[2,?,4] i64[1]=-1", NULL, "f32[2,?,1]"},
+    {"", "ReduceSum", 13, "f32[2,?,4] i64[2]=0,1", "keepdims=0", "f32[4]"},
+    {"", "ReduceSum", 13, "f32[2,3]", "keepdims=0", "f32[]"},
+    {"", "ReduceSum", 13, "f32[2,3] i64[1]", NULL, "f32[?,?]"},
+    {"", "ReduceSum", 13, "f32[2,3] i64[1]", "keepdims=0", "f32?"},
+    {"", "ReduceMean", 13, "f32[2,?,4]", "axes=2, keepdims=0", "f32[2,?]"},
+    {"", "Softmax", 13, "f32[2,?]", NULL, "f32[2,?]"},
+    {"", "LayerNormalization", 17, "f32[2,?,4] f32[4]", NULL, "f32[2,?,4] f32[2,?,1] f32[2,?,1]"},
+    {"", "BatchNormalization", 15, "f32[?,3,4] f32[3] f32[3] f32[3] f32[3]", NULL, "f32[?,3,4]"},
+    {"", "CumSum", 14, "f32[2,?] i64[]", NULL, "f32[2,?]"},
+    {"", "Resize", 13, "f32[1,?,4,6] - f32[4]=1,1,2,1.5", NULL, "f32[1,?,8,9]"},
+    {"", "Resize", 13, "f32[1,?,4,6] - - i64[4]=1,3,7,7", NULL, "f32[1,3,7,7]"},
+    {"", "LSTM", 14, "f32[?,2,3] f32[1,20,3] f32[1,20,5]", "hidden_size=5", "f32[?,1,2,5] f32[1,2,5] f32[1,2,5]"},
+    {"", "GRU", 14, "f32[7,?,3] f32[2,15,3] f32[2,15,5]", "hidden_size=5 direction=bidirectional", "f32[7,2,?,5] f32[2,?,5]"},
+    {"", "HannWindow", 17, "i64[]=10", "output_datatype=11", "f64[10]"},
+    {"", "HannWindow", 17, "i64[]", NULL, "f32[?]"},
+    {"", "DFT", 20, "f32[?,9,1] i64[]=16", "onesided=1", "f32[?,9,2]"},
+    {"", "STFT", 17, "f32[?,128,1] i64[]=8 - i64[]=16", NULL, "f32[?,15,9,2]"},
+    {"", "GridSample", 20, "f32[?,3,4,4] f32[2,5,6,2]", NULL, "f32[?,3,5,6]"},
+    {"", "AffineGrid", 20, "f32[2,2,3] i64[4]=2,3,5,6", NULL, "f32[2,5,6,2]"},
+    {"", "AffineGrid", 20, "f32[2,2,3] i64[4]", NULL, "f32[2,?,?,2]"},
+    {MS, "SkipLayerNormalization", 1, "f16[?,4,8] f16[?,4,8] f16[8]", NULL, "f16[?,4,8]"},
+    {MS, "QLinearGlobalAveragePool", 1, "u8[1,?,4,4] f32[] u8[] f32[] u8[]", NULL, "u8[1,?,1,1]"},
+    {MS, "Attention", 1, "f32[?,5,8] f32[8,24] f32[24]", "num_heads=2", "f32[?,5,8]"},
+    {MS, "MultiHeadAttention", 1, "f32[2,?,8] f32[2,7,8] f32[2,7,8]", "num_heads=2", "f32[2,?,8]"},
+    {MS, "EmbedLayerNormalization", 1, "i32[?,5] - f32[30,8] f32[9,8] - f32[8] f32[8]", NULL, "f32[?,5,8] i32[?]"},
+    {MS, "RotaryEmbedding", 1, "f32[1,?,8] i64[1] f32[9,4] f32[9,4]", NULL, "f32[1,?,8]"},
     {MS, "QLinearAveragePool", 1, "u8[1,3,5,?] f32[] u8[] f32[] u8[]", "kernel_shape=2,2", "u8[1,3,4,?]"},
 };
 enum { SINGLES = sizeof singles / sizeof *singles };
@@ -106,7 +179,8 @@ VN_TEST(infer, one_operator) {
             const vn_inferred_value_t *v = vn_inferred_find(&n.out, outs[k]);
             VN_ASSERT(t, v != NULL);
             net_text(v, got, sizeof got);
-            if (strcmp(got, want[k])) vn_test_fail(t, __FILE__, __LINE__, "%s(%s): %s is %s, expected %s", singles[i].op, singles[i].in, outs[k], got, want[k]);
+            if (strcmp(got, want[k]))
+                vn_test_fail(t, __FILE__, __LINE__, "%s(%s): %s is %s, expected %s", singles[i].op, singles[i].in, outs[k], got, want[k]);
             VN_ASSERT_EQ(t, v->reason != NULL, strchr(got, '?') != NULL); /* open facts, and only they, say why */
             VN_ASSERT(t, !v->declared);
         }
@@ -140,7 +214,8 @@ VN_TEST(infer, open_results_hold_for_numbers) {
                 snprintf(text, sizeof text, "%s", singles[i].in);
                 snprintf(b, sizeof b, "%s", singles[i].out);
                 if (!close_dim(text, which, size, closed)) break;
-                if (!size && !strcmp(singles[i].op, "Reshape")) continue; /* of nothing, -1 could be any number: the standard has no answer */
+                if (!size && !strcmp(singles[i].op, "Reshape"))
+                    continue; /* of nothing, -1 could be any number: the standard has no answer */
                 const int ni = net_split(closed, ' ', in, 8), no = net_split(b, ' ', want, 4);
                 net_t n = single_net(t, &singles[i], in, ni, no);
                 if (net_try(&n) == VN_OK) {
@@ -151,9 +226,11 @@ VN_TEST(infer, open_results_hold_for_numbers) {
                         net_text(v, got, sizeof got);
                         bool holds = v->dtype == VN_UNDEFINED || v->dtype == y.dtype; /* a row may refuse a number without an error */
                         holds = holds && (y.rank < 0 || v->rank < 0 || v->rank == y.rank);
-                        for (int d = 0; d < y.rank && v->rank >= 0; ++d) holds = holds && (y.dims[d] < 0 || v->dims[d] < 0 || v->dims[d] == y.dims[d]);
+                        for (int d = 0; d < y.rank && v->rank >= 0; ++d)
+                            holds = holds && (y.dims[d] < 0 || v->dims[d] < 0 || v->dims[d] == y.dims[d]);
                         if (!holds)
-                            vn_test_fail(t, __FILE__, __LINE__, "%s(%s with %d at its open dimension %d) is %s", singles[i].op, singles[i].in, size, which, got);
+                            vn_test_fail(t, __FILE__, __LINE__, "%s(%s with %d at its open dimension %d) is %s", singles[i].op,
+                                         singles[i].in, size, which, got);
                         ++compared;
                     }
                 }
@@ -356,7 +433,9 @@ VN_TEST(infer, errors_name_the_node) {
         const single_t c = {.domain = "", .op = cases[i].op, .version = 17, .attrs = cases[i].attrs};
         net_t n = single_net(t, &c, in, net_split(a, ' ', in, 8), 1);
         const vn_status_t s = net_try(&n);
-        if (s != cases[i].status) vn_test_fail(t, __FILE__, __LINE__, "%s(%s): %s, expected %s (%s)", cases[i].op, cases[i].in, vn_status_name(s), vn_status_name(cases[i].status), n.err.text);
+        if (s != cases[i].status)
+            vn_test_fail(t, __FILE__, __LINE__, "%s(%s): %s, expected %s (%s)", cases[i].op, cases[i].in, vn_status_name(s),
+                         vn_status_name(cases[i].status), n.err.text);
         VN_ASSERT_HAS(t, n.err.text, cases[i].text);
         VN_ASSERT_EQ(t, n.out.count, 0);
         net_free(&n);
@@ -376,7 +455,10 @@ VN_TEST(infer, inputs_that_contradict) {
         int64_t dims[3];
         vn_status_t status;
     } cases[] = {
-        {"x", VN_F16, 2, {1, 3}, VN_ERR_DTYPE}, {"x", VN_F32, 3, {1, 3, 3}, VN_ERR_SHAPE}, {"x", VN_F32, 2, {1, 4}, VN_ERR_SHAPE}, {"q", VN_F32, 2, {1, 3}, VN_ERR_NOTFOUND},
+        {"x", VN_F16, 2, {1, 3}, VN_ERR_DTYPE},
+        {"x", VN_F32, 3, {1, 3, 3}, VN_ERR_SHAPE},
+        {"x", VN_F32, 2, {1, 4}, VN_ERR_SHAPE},
+        {"q", VN_F32, 2, {1, 3}, VN_ERR_NOTFOUND},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         vn_bundle_t in = {0};
@@ -391,6 +473,7 @@ VN_TEST(infer, inputs_that_contradict) {
     net_free(&n);
 }
 
-VN_TEST_MAIN(VN_CASE(infer, one_operator), VN_CASE(infer, open_results_hold_for_numbers), VN_CASE(infer, data_decide_through_chains), VN_CASE(infer, partly_known_vectors),
-             VN_CASE(infer, what_decides_is_named), VN_CASE(infer, open_elements_are_not_known), VN_CASE(infer, inputs_and_declarations), VN_CASE(infer, an_initialiser_is_a_default),
-             VN_CASE(infer, errors_name_the_node), VN_CASE(infer, inputs_that_contradict))
+VN_TEST_MAIN(VN_CASE(infer, one_operator), VN_CASE(infer, open_results_hold_for_numbers), VN_CASE(infer, data_decide_through_chains),
+             VN_CASE(infer, partly_known_vectors), VN_CASE(infer, what_decides_is_named), VN_CASE(infer, open_elements_are_not_known),
+             VN_CASE(infer, inputs_and_declarations), VN_CASE(infer, an_initialiser_is_a_default), VN_CASE(infer, errors_name_the_node),
+             VN_CASE(infer, inputs_that_contradict))

@@ -141,10 +141,8 @@ VN_TEST(infer, loops_whose_body_cannot_run) {
         body_put(&n, node, "body", &b);
         net_out(&n, "y");
         VN_ASSERT_EQ(t, net_try(&n), known ? VN_ERR_SHAPE : VN_OK);
-        if (known)
-            VN_ASSERT_HAS(t, n.err.text, "node Loop_0/body/Add_1 (Add)");
-        else
-            VN_ASSERT_HAS(t, vn_inferred_find(&n.out, "y")->reason, "a body cannot run on these shapes (node Loop_0/body/Add_1 (Add)");
+        if (known) VN_ASSERT_HAS(t, n.err.text, "node Loop_0/body/Add_1 (Add)");
+        else VN_ASSERT_HAS(t, vn_inferred_find(&n.out, "y")->reason, "a body cannot run on these shapes (node Loop_0/body/Add_1 (Add)");
         net_free(&n);
     }
 }
@@ -246,9 +244,20 @@ VN_TEST(infer, functions_through_their_body) {
     net_ok(&f, vn_model_finish(f.m, &f.err));
     const char *ins[] = {"x"}, *outs[] = {"y"}, *attrs[] = {"axis"};
     vn_attr_t fallback = {.name = "axis", .kind = VN_ATTR_INT, .i = 1};
-    vn_function_t function = {.domain = "local", .name = "F", .overload = "", .n_inputs = 1, .n_outputs = 1, .n_opsets = 1, .n_attr_names = 1,
-                              .n_attr_defaults = 1, .inputs = ins, .outputs = outs, .attr_names = attrs, .attr_defaults = &fallback,
-                              .opsets = f.m->opsets, .body = f.g};
+    vn_function_t function = {.domain = "local",
+                              .name = "F",
+                              .overload = "",
+                              .n_inputs = 1,
+                              .n_outputs = 1,
+                              .n_opsets = 1,
+                              .n_attr_names = 1,
+                              .n_attr_defaults = 1,
+                              .inputs = ins,
+                              .outputs = outs,
+                              .attr_names = attrs,
+                              .attr_defaults = &fallback,
+                              .opsets = f.m->opsets,
+                              .body = f.g};
     net_t n = net_new(t, "", 17);
     net_ok(&n, vn_model_set_opset(n.m, "local", 1, &n.err));
     net_in(&n, "x", "f32[2,?]");
@@ -269,6 +278,52 @@ VN_TEST(infer, functions_through_their_body) {
     n.m->n_functions = 0;
     net_free(&n);
     net_free(&f);
+}
+
+/* F0(x) = Relu(x), Fk(x) = Fk-1(Fk-1(x)): 2^24 nodes when followed to the end, which it is not. */
+VN_TEST(infer, functions_that_multiply) {
+    enum { LEVELS = 25 };
+    static vn_function_t functions[LEVELS];
+    static char names[LEVELS][8];
+    net_t bodies[LEVELS];
+    const char *ins[] = {"x"}, *outs[] = {"y"};
+    for (int k = 0; k < LEVELS; ++k) {
+        bodies[k] = body_new(t);
+        net_ok(&bodies[k], vn_model_set_opset(bodies[k].m, "local", 1, &bodies[k].err));
+        body_in(&bodies[k], "x", VN_F32);
+        snprintf(names[k], sizeof names[k], "F%d", k);
+        net_op(&bodies[k], k ? "local" : "", k ? names[k - 1] : "Relu", "x", "m", NULL);
+        net_op(&bodies[k], k ? "local" : "", k ? names[k - 1] : "Relu", "m", "y", NULL);
+        net_out(&bodies[k], "y");
+        net_ok(&bodies[k], vn_model_finish(bodies[k].m, &bodies[k].err));
+        functions[k] = (vn_function_t){.domain = "local",
+                                       .name = names[k],
+                                       .overload = "",
+                                       .n_inputs = 1,
+                                       .n_outputs = 1,
+                                       .inputs = ins,
+                                       .outputs = outs,
+                                       .n_opsets = bodies[k].m->n_opsets,
+                                       .opsets = bodies[k].m->opsets,
+                                       .body = bodies[k].g};
+    }
+    net_t n = net_new(t, "", 17);
+    net_ok(&n, vn_model_set_opset(n.m, "local", 1, &n.err));
+    net_in(&n, "x", "f32[2,?]");
+    net_op(&n, "local", "F3", "x", "few", NULL);
+    net_op(&n, "local", names[LEVELS - 1], "x", "many", NULL);
+    net_out(&n, "few");
+    net_out(&n, "many");
+    net_ok(&n, vn_model_finish(n.m, &n.err));
+    n.m->functions = functions;
+    n.m->n_functions = LEVELS;
+    net_ok(&n, vn_oracle_infer(n.m, &n.in, &n.out, &n.err));
+    NET_IS(&n, "few", "f32[2,?]");
+    NET_IS(&n, "many", "unknown");
+    VN_ASSERT_HAS(t, vn_inferred_find(&n.out, "many")->reason, "nodes were followed");
+    n.m->n_functions = 0;
+    net_free(&n);
+    for (int k = 0; k < LEVELS; ++k) net_free(&bodies[k]);
 }
 
 /* ---- allocations ---- */
@@ -314,5 +369,6 @@ VN_TEST(infer, allocation_faults) {
     net_free(&n);
 }
 
-VN_TEST_MAIN(VN_CASE(infer, branches), VN_CASE(infer, loops), VN_CASE(infer, loops_whose_body_cannot_run), VN_CASE(infer, scans), VN_CASE(infer, sequences),
-             VN_CASE(infer, functions_through_their_body), VN_CASE(infer, allocation_faults))
+VN_TEST_MAIN(VN_CASE(infer, branches), VN_CASE(infer, loops), VN_CASE(infer, loops_whose_body_cannot_run), VN_CASE(infer, scans),
+             VN_CASE(infer, sequences), VN_CASE(infer, functions_through_their_body), VN_CASE(infer, functions_that_multiply),
+             VN_CASE(infer, allocation_faults))
