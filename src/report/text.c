@@ -54,7 +54,9 @@ static void identity_line(const screen_t *s, const vn_backend_record_t *b, const
     }
     json_t *id = b->identity_json ? json_loads(b->identity_json, 0, NULL) : NULL;
     vn_text_printf(s->out, "%-9s %-14s", label, b->spec);
-    static const char *const keys[] = {"framework", "version", "device", "precision", "execution", "optimisation", "threads"};
+    static const char *const keys[] = {
+        "framework",           "version", "device", "precision", "execution", "optimisation", "INFERENCE_PRECISION_HINT",
+        "EXECUTION_MODE_HINT", "threads"};
     const char *separator = " ";
     for (size_t k = 0; k < sizeof keys / sizeof *keys; ++k) {
         json_t *v = json_object_get(id, keys[k]);

@@ -38,6 +38,11 @@ void vn_test_fail(const vn_test_t *t, const char *file, int line, const char *fm
     fail();
 }
 
+void vn_test_filter(void) {
+    const char *pattern = getenv("CMOCKA_TEST_FILTER");
+    if (pattern) cmocka_set_test_filter(pattern);
+}
+
 static char scratch[64];
 
 static void remove_scratch(void) {

@@ -30,6 +30,8 @@ vn_rng_t vn_test_rng(vn_test_t *t);
 static inline int vn_test_scale(const vn_test_t *t) { return t->scale; }
 /** Prints message, seed and the one-line rerun, then fails the test. */
 void vn_test_fail(const vn_test_t *t, const char *file, int line, const char *fmt, ...) VN_PRINTF(4, 5);
+/** Honours CMOCKA_TEST_FILTER, the one-line rerun's way to one test. */
+void vn_test_filter(void);
 /** A scratch folder of this test program, removed at exit. */
 const char *vn_test_tmp(void);
 
@@ -45,6 +47,7 @@ const char *vn_test_tmp(void);
 #define VN_TEST_MAIN(...)                                 \
     int main(void) {                                      \
         const struct CMUnitTest tests[] = {__VA_ARGS__};  \
+        vn_test_filter();                                 \
         return cmocka_run_group_tests(tests, NULL, NULL); \
     }
 
