@@ -74,8 +74,8 @@ typedef struct vn_question {
     double alpha;                  /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
     vn_effort_t effort;
     struct vn_hint *hint; /* NULL, or what explained earlier outputs of the same back end: tried first */
-    bool no_hypotheses; /* stop below rung 7: the caller only asks whether the contract explains it */
-    bool stepwise;      /* refs are of vn_oracle_steps with `actual` as the given states */
+    bool no_hypotheses;   /* stop below rung 7: the caller only asks whether the contract explains it */
+    bool stepwise;        /* refs are of vn_oracle_steps with `actual` as the given states */
     vn_run_fn run;
     void *run_ctx;
 } vn_question_t;

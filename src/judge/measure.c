@@ -11,7 +11,7 @@
 enum { CHUNK = 1 << 14 };
 
 double vn_clip_z(void) {
-    static double z; /* the same value whoever computes it */
+    static double z;                        /* the same value whoever computes it */
     if (z == 0) z = vn_chernoff_z(1e-3, 0); /* bounds.md, calculus 5 */
     return z;
 }

@@ -329,7 +329,8 @@ vn_status_t vn_infer_multi_head(vn_eval_t *e) {
     const int64_t heads = vn_node_int(e->node, "num_heads", 0);
     const vn_tensor_t *q = e->in[M_QUERY].t, *k = vn_has(e, M_KEY) ? e->in[M_KEY].t : NULL,
                       *v = vn_has(e, M_VALUE) ? e->in[M_VALUE].t : NULL;
-    if (heads < 1 || (q->rank != 3 && q->rank != 5) || (q->rank == 3 && (q->dims[2] % heads || !k || k->rank < 3 || (k->rank != 5 && (!v || v->rank != k->rank)))))
+    if (heads < 1 || (q->rank != 3 && q->rank != 5) ||
+        (q->rank == 3 && (q->dims[2] % heads || !k || k->rank < 3 || (k->rank != 5 && (!v || v->rank != k->rank)))))
         return vn_eval_fail(e, VN_ERR_SHAPE, "query, key and value do not fit %lld heads", (long long)heads);
     const bool one = q->rank == 5, pair = !one && k->rank == 5, turned = !one && k->rank == 4;
     const int64_t B = q->dims[0], S = q->dims[1], h = one ? q->dims[4] : q->dims[2] / heads,

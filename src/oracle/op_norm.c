@@ -165,7 +165,8 @@ static vn_status_t eval_mvn(vn_eval_t *e) {
         along[a] = true;
     }
     const double body_epsilon = 1e-9; /* of the standard's function body, claim NORM-1 */
-    vn_norm_job_t j = {.rule = vn_norm_rule(e, body_epsilon, true), .k_mean = -1, .k_inv = -1, .layout = VN_NORM_NONE, .note = "one-pass-variance"};
+    vn_norm_job_t j = {
+        .rule = vn_norm_rule(e, body_epsilon, true), .k_mean = -1, .k_inv = -1, .layout = VN_NORM_NONE, .note = "one-pass-variance"};
     j.rule.outside = true;
     vn_rows_plan(x->rank, x->dims, along, &j.rows);
     j.x = vn_arg_f64(e, 0);

@@ -22,25 +22,25 @@ static const char *paint(const screen_t *s, const char *code) { return s->o->col
 #define YELLOW(s) paint(s, "\033[33m")
 #define PLAIN(s) paint(s, "\033[0m")
 
-/* Wraps `text` at the screen's width, continuation lines indented. */
+/* Wraps `text` at the screen's width, continuation lines indented; no line ends in a blank. */
 static void wrapped(const screen_t *s, const char *indent, const char *text) {
     const size_t width = (size_t)(s->o->width > 40 ? s->o->width : 100);
     size_t column = strlen(indent);
     vn_text_add(s->out, indent);
     for (const char *p = text; *p;) {
         const size_t n = strcspn(p, " ");
-        if (column + n > width && column > strlen(indent)) {
+        const bool first = p == text;
+        if (!first && column + 1 + n > width) {
             vn_text_printf(s->out, "\n%s", indent);
             column = strlen(indent);
+        } else if (!first) {
+            vn_text_add(s->out, " ");
+            ++column;
         }
         vn_text_addn(s->out, p, n);
         column += n;
         p += n;
-        if (*p == ' ') {
-            vn_text_add(s->out, " ");
-            ++column;
-            ++p;
-        }
+        if (*p == ' ') ++p;
     }
     vn_text_add(s->out, "\n");
 }

@@ -78,8 +78,9 @@ static vn_status_t compare_pair(vn_study_t *s, const vn_backend_t *a, const vn_b
         }
     }
     if (!most) return VN_OK;
-    return vn_record_note(s->record, "%s and %s: output %s differs in %lld of %lld elements, by at most %.3g (rms %.3g of the output's)", a->text,
-                          b->text, most, (long long)largest.unequal, (long long)largest.count, largest.max_abs, largest.rms_relative);
+    return vn_record_note(s->record, "%s and %s: output %s differs in %lld of %lld elements, by at most %.3g (rms %.3g of the output's)",
+                          a->text, b->text, most, (long long)largest.unequal, (long long)largest.count, largest.max_abs,
+                          largest.rms_relative);
 }
 
 static vn_status_t run(vn_study_t *s, vn_error_t *err) {
