@@ -55,7 +55,7 @@ typedef struct lanes {
 static inline void one(lanes_t *t, int l, float x, float y) {
     const float e = fabsf(x - y), ax = fabsf(x), rel = e / (ax > 0 ? ax : INFINITY), ulp = e / power_of(x);
     t->unequal[l] += bits_of(x) != bits_of(y);
-    t->odd[l] += ((bits_of(x) & 0x7f800000u) == 0x7f800000u) | ((bits_of(y) & 0x7f800000u) == 0x7f800000u);
+    t->odd[l] += ((bits_of(x) & 0x7f800000u) == 0x7f800000u) + ((bits_of(y) & 0x7f800000u) == 0x7f800000u);
     t->max_abs[l] = e > t->max_abs[l] ? e : t->max_abs[l];
     t->max_rel[l] = rel > t->max_rel[l] ? rel : t->max_rel[l];
     t->max_ulp[l] = ulp > t->max_ulp[l] ? ulp : t->max_ulp[l];

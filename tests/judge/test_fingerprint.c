@@ -13,7 +13,8 @@ VN_TEST(fingerprint, chernoff_limits) {
     /* the limit of clipping: z of p = 10^-3 in unknown order */
     VN_ASSERT_DEQ(t, vn_clip_z(), vn_chernoff_z(1e-3, 0));
     VN_ASSERT_LE(t, fabs(vn_clip_z() - 7.5), 0.5);
-    for (double p = 1e-3; p > 1e-15; p /= 10) {
+    for (int digits = 3; digits < 15; ++digits) {
+        const double p = pow(10, -digits);
         VN_ASSERT_GT(t, vn_chernoff_z(p / 10, 0), vn_chernoff_z(p, 0));
         VN_ASSERT_GE(t, vn_chernoff_z(p, 0), vn_chernoff_z(p, 1));   /* S' = 0 is the largest of all */
         VN_ASSERT_GT(t, vn_chernoff_z(p, 25), sqrt(2 * log(1 / p))); /* never below the normal tail's own Chernoff bound */

@@ -293,6 +293,26 @@ VN_TEST(ladder, exact_classes_demand_every_bit) {
     }
 }
 
+/* Integers may hold the byte that fills buffers by right: it is news only where values are wrong as well. */
+VN_TEST(ladder, the_fill_pattern_in_integers_is_no_fault_by_itself) {
+    static const double x[4] = {165, 1, 165, 7}, wrong[4] = {165, 1, 165, 165};
+    jc_t c;
+    jc_new(t, &c, "portable");
+    jc_in(t, &c, VN_U8, JC_DIMS(4), x);
+    jc_op(t, &c, "Identity", 16, 1);
+    jc_oracle(t, &c);
+    c.poison[0] = 2;
+    jc_gives(&c, 0, jc_tensor(t, VN_U8, JC_DIMS(4), x));
+    VN_ASSERT_VERDICT(t, jc_judge(t, &c), VN_EXACT);
+    c.poison[0] = 3;
+    jc_gives(&c, 0, jc_tensor(t, VN_U8, JC_DIMS(4), wrong));
+    const vn_finding_t *f = jc_judge(t, &c);
+    VN_ASSERT_VERDICT(t, f, VN_BUG);
+    VN_ASSERT_STR(t, f->cause, "tail-unwritten");
+    VN_ASSERT_HAS(t, f->words, "1 of 4 elements are wrong, and 3 hold");
+    jc_free(&c);
+}
+
 VN_TEST(ladder, several_outputs_are_judged_apart) {
     const double x[] = {5, 1, 4, 2}, k[] = {2}, values[] = {5, 4}, index[] = {0, 2}, wrong[] = {0, 3};
     jc_t c;
@@ -418,7 +438,7 @@ VN_TEST_MAIN(VN_CASE(ladder, correct_results_pass_and_say_what_was_tried), VN_CA
              VN_CASE(ladder, another_element_type_is_never_a_silent_pass), VN_CASE(ladder, another_element_type_is_judged_without_wrapping),
              VN_CASE(ladder, repeat), VN_CASE(ladder, injected_faults_are_bugs_with_their_cause),
              VN_CASE(ladder, impact_of_nan_is_infinite), VN_CASE(ladder, nan_operands_demand_nan),
-             VN_CASE(ladder, exact_classes_demand_every_bit), VN_CASE(ladder, several_outputs_are_judged_apart),
-             VN_CASE(ladder, a_reading_of_an_open_text_is_named), VN_CASE(ladder, a_check_that_could_not_fail_is_uninformative),
-             VN_CASE(ladder, random_operators_are_judged_by_form_and_range), VN_CASE(ladder, empty_outputs_are_exact),
-             VN_CASE(ladder, allocations_that_fail_are_errors))
+             VN_CASE(ladder, exact_classes_demand_every_bit), VN_CASE(ladder, the_fill_pattern_in_integers_is_no_fault_by_itself),
+             VN_CASE(ladder, several_outputs_are_judged_apart), VN_CASE(ladder, a_reading_of_an_open_text_is_named),
+             VN_CASE(ladder, a_check_that_could_not_fail_is_uninformative), VN_CASE(ladder, random_operators_are_judged_by_form_and_range),
+             VN_CASE(ladder, empty_outputs_are_exact), VN_CASE(ladder, allocations_that_fail_are_errors))

@@ -207,6 +207,59 @@ VN_TEST(recurrent, faults_are_outside) {
     one_free(&e);
 }
 
+/* The node again, each step from the states in `given`; NULL: the oracle's own. */
+static vn_status_t stepwise(vn_test_t *t, one_node_t *e, vn_tensor_t *given) {
+    vn_contract_t contract;
+    VN_ASSERT_OK_ERR(t, vn_contract_parse(e->contract, &contract, &e->err), e->err);
+    e->domain = "";
+    vn_model_t *m = one_model(t, e);
+    vn_value_t *in[ONE_MAX] = {0}, *out[4] = {0};
+    for (int k = 0; k < e->n_in; ++k) in[k] = vn_value_tensor(vn_tensor_retain(e->in[k]));
+    if (given) out[0] = vn_value_tensor(vn_tensor_retain(given));
+    const vn_status_t s = vn_oracle_steps(m, &m->graph->nodes[0], (const vn_value_t *const *)in, NULL, &contract, e->want,
+                                          (const vn_value_t *const *)out, e->out, &e->err);
+    for (int k = 0; k < e->n_in; ++k) vn_value_free(in[k]);
+    vn_value_free(out[0]);
+    vn_model_free(m);
+    return s;
+}
+
+/* Claim RNN-3: the states of an f32 execution are within the bounds of the single steps, these are tighter than the carried ones, and one
+ * changed state is seen at its own step. */
+VN_TEST(recurrent, steps_from_returned_states) {
+    static const char kinds[] = "RGL";
+    vn_rng_t rng = vn_test_rng(t);
+    double y[T * MAX_D * B * H], h[MAX_D * B * H], c[MAX_D * B * H];
+    for (int i = 0; i < 6; ++i) {
+        net_t n = {.kind = kinds[i % 3], .gates = i % 3 == 0 ? 1 : i % 3 == 1 ? 3 : 4, .dirs = 1 + i / 3, .reset_after = i > 3};
+        fill(&rng, VN_FMT_F32, &n);
+        const ops_t f32 = {.f = VN_FMT_F32, .rng = &rng, .t = 1};
+        run(&f32, &n, y, h, c);
+        const int64_t count = T * n.dirs * B * H;
+        vn_tensor_t *given = tensor(t, VN_F32, 4, (int64_t[]){T, n.dirs, B, H}, y);
+        one_node_t plain = node(t, &n, VN_F32, "portable"), steps = node(t, &n, VN_F32, "portable");
+        one_run(t, &plain);
+        VN_ASSERT_OK_ERR(t, stepwise(t, &steps, given), steps.err);
+        double carried = 0, single = 0;
+        for (int64_t k = 0; k < count; ++k) {
+            VN_ASSERT_LE(t, fabs(y[k] - steps.out[0].value[k]), steps.out[0].bound[k]);
+            carried = fmax(carried, plain.out[0].bound[k]);
+            single = fmax(single, steps.out[0].bound[k]);
+        }
+        VN_ASSERT_LT(t, single, carried);
+        const int64_t changed = (2 * n.dirs * B) * H + 1; /* step 2 of the first sample */
+        vn_tensor_set_f64(given, changed, y[changed] + 0x1p-12);
+        for (int k = 0; k < steps.n_out; ++k) vn_ref_free(&steps.out[k]);
+        VN_ASSERT_OK_ERR(t, stepwise(t, &steps, given), steps.err);
+        VN_ASSERT_GT(t, fabs(vn_tensor_get_f64(given, changed) - steps.out[0].value[changed]), steps.out[0].bound[changed]);
+        for (int k = 0; k < steps.n_out; ++k) vn_ref_free(&steps.out[k]);
+        VN_ASSERT_EQ(t, stepwise(t, &steps, NULL), VN_ERR_UNSUPPORTED);
+        vn_tensor_free(given);
+        one_free(&plain);
+        one_free(&steps);
+    }
+}
+
 /* layout = 1 is layout 0 with batch and time exchanged. */
 VN_TEST(recurrent, batch_first_layout) {
     vn_rng_t rng = vn_test_rng(t);
@@ -246,4 +299,5 @@ VN_TEST(recurrent, shapes_are_checked) {
 }
 
 VN_TEST_MAIN(VN_CASE(recurrent, f32_holds), VN_CASE(recurrent, f16_everywhere_holds), VN_CASE(recurrent, portable_holds_worse_functions),
-             VN_CASE(recurrent, faults_are_outside), VN_CASE(recurrent, batch_first_layout), VN_CASE(recurrent, shapes_are_checked))
+             VN_CASE(recurrent, faults_are_outside), VN_CASE(recurrent, batch_first_layout), VN_CASE(recurrent, shapes_are_checked),
+             VN_CASE(recurrent, steps_from_returned_states))
