@@ -284,7 +284,7 @@ VN_TEST(infer, functions_through_their_body) {
 VN_TEST(infer, functions_that_multiply) {
     enum { LEVELS = 25 };
     static vn_function_t functions[LEVELS];
-    static char names[LEVELS][8];
+    static char names[LEVELS][24];
     net_t bodies[LEVELS];
     const char *ins[] = {"x"}, *outs[] = {"y"};
     for (int k = 0; k < LEVELS; ++k) {
