@@ -202,6 +202,17 @@ static bool follows_reading(vn_case_t *c) {
     return false;
 }
 
+/* Every wrong element is the low half of the right one, read as a 32-bit number. */
+static bool halved(const vn_case_t *c) {
+    const vn_tensor_t *want = c->ref->tensor;
+    if (!want || want->dtype != VN_I64 || c->actual->dtype != VN_I64 || want->count != c->actual->count) return false;
+    for (int64_t i = 0; i < want->count; ++i) {
+        const int64_t w = vn_tensor_get_i64(want, i), a = vn_tensor_get_i64(c->actual, i);
+        if (a != w && a != (int64_t)(int32_t)(uint32_t)((uint64_t)w & 0xffffffffu)) return false;
+    }
+    return true;
+}
+
 static void describe_failure(vn_case_t *c) {
     const vn_measure_t *m = &c->m;
     char where[160];
@@ -211,6 +222,7 @@ static void describe_failure(vn_case_t *c) {
     else if (m->nan_missing) snprintf(c->f->cause, sizeof c->f->cause, "nan-ignored");
     else if (m->inf_extra) snprintf(c->f->cause, sizeof c->f->cause, "inf-produced");
     else if (m->zero_extra == m->outside && c->ref->value) snprintf(c->f->cause, sizeof c->f->cause, "zeros");
+    else if (halved(c)) snprintf(c->f->cause, sizeof c->f->cause, "i64-as-i32");
     snprintf(c->f->words, sizeof c->f->words,
              "%lld of %lld elements outside the bound; first at %s: expected %.9g (0x%llx), got %.9g (0x%llx); largest error %.3g x bound.",
              (long long)m->outside, (long long)m->count, where, d->expected, (unsigned long long)d->expected_bits, d->actual,

@@ -293,6 +293,26 @@ VN_TEST(ladder, exact_classes_demand_every_bit) {
     }
 }
 
+VN_TEST(ladder, integers_of_half_the_width_are_named) {
+    static const double left[4] = {-0x1p63, 0x1p40, 5, -0x1p33}, right[4] = {8, 3, 7, -1}, half[4] = {8, 3, 12, -1},
+                        other[4] = {8, 3, 13, -1};
+    jc_t c;
+    jc_new(t, &c, "portable");
+    jc_in(t, &c, VN_I64, JC_DIMS(4), left);
+    jc_in(t, &c, VN_I64, JC_DIMS(4), right);
+    jc_op(t, &c, "Add", 14, 1);
+    jc_oracle(t, &c);
+    jc_gives(&c, 0, jc_tensor(t, VN_I64, JC_DIMS(4), half));
+    const vn_finding_t *f = jc_judge(t, &c);
+    VN_ASSERT_VERDICT(t, f, VN_BUG);
+    VN_ASSERT_STR(t, f->cause, "i64-as-i32");
+    jc_gives(&c, 0, jc_tensor(t, VN_I64, JC_DIMS(4), other));
+    f = jc_judge(t, &c);
+    VN_ASSERT_VERDICT(t, f, VN_BUG);
+    VN_ASSERT_STR(t, f->cause, "");
+    jc_free(&c);
+}
+
 /* Integers may hold the byte that fills buffers by right: it is news only where values are wrong as well. */
 VN_TEST(ladder, the_fill_pattern_in_integers_is_no_fault_by_itself) {
     static const double x[4] = {165, 1, 165, 7}, wrong[4] = {165, 1, 165, 165};
@@ -439,6 +459,7 @@ VN_TEST_MAIN(VN_CASE(ladder, correct_results_pass_and_say_what_was_tried), VN_CA
              VN_CASE(ladder, repeat), VN_CASE(ladder, injected_faults_are_bugs_with_their_cause),
              VN_CASE(ladder, impact_of_nan_is_infinite), VN_CASE(ladder, nan_operands_demand_nan),
              VN_CASE(ladder, exact_classes_demand_every_bit), VN_CASE(ladder, the_fill_pattern_in_integers_is_no_fault_by_itself),
-             VN_CASE(ladder, several_outputs_are_judged_apart), VN_CASE(ladder, a_reading_of_an_open_text_is_named),
-             VN_CASE(ladder, a_check_that_could_not_fail_is_uninformative), VN_CASE(ladder, random_operators_are_judged_by_form_and_range),
-             VN_CASE(ladder, empty_outputs_are_exact), VN_CASE(ladder, allocations_that_fail_are_errors))
+             VN_CASE(ladder, integers_of_half_the_width_are_named), VN_CASE(ladder, several_outputs_are_judged_apart),
+             VN_CASE(ladder, a_reading_of_an_open_text_is_named), VN_CASE(ladder, a_check_that_could_not_fail_is_uninformative),
+             VN_CASE(ladder, random_operators_are_judged_by_form_and_range), VN_CASE(ladder, empty_outputs_are_exact),
+             VN_CASE(ladder, allocations_that_fail_are_errors))
