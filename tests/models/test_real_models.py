@@ -30,6 +30,7 @@ SLOW = {
     "dnsmos-bak-ovr": "as dnsmos-sig-bak-ovr",
     "dnsmos-sig": "as dnsmos-sig-bak-ovr",
     "dnsmos-personal": "as dnsmos-sig-bak-ovr",
+    "voicefilter-embedder": "80 steps of three layers of 768; voicefilter-lite has the same layers at 512",
 }
 SMALL = {
     "rapidocr-rec": "x=1x3x48x64",
