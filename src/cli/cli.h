@@ -40,7 +40,8 @@ typedef struct vn_common {
     {"--json", NULL, VN_OPT_TEXT, &(c)->json, "FILE", "write the report as JSON (- = standard output)"},                                 \
         {"--allow", NULL, VN_OPT_TEXT, &(c)->allow, "LIST", "causes or verdicts that do not fail the run; what was allowed is listed"},  \
         {"--fail-on", NULL, VN_OPT_TEXT, &(c)->fail_on, "LIST", "verdicts, causes or notes that fail the run although they would pass"}, \
-        {"--effort", NULL, VN_OPT_TEXT, &(c)->effort, "E", "quick | normal | deep: how far up the ladder a passing operator is taken"},  \
+        {"--effort",   NULL, VN_OPT_TEXT,                                                                                                \
+         &(c)->effort, "E",  "quick | normal (repeats each run); deep is normal in this build: it has no probes yet"},                   \
         {"--color", NULL, VN_OPT_TEXT, &(c)->color, "WHEN", "auto | always | never"},                                                    \
         {"--quiet", "-q", VN_OPT_FLAG, &(c)->quiet, NULL, "only the last line"},                                                         \
         {"--verbose", "-v", VN_OPT_FLAG, &(c)->verbose, NULL, "every row"}, {                                                            \

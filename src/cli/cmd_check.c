@@ -17,7 +17,7 @@ int vn_cmd_check(int argc, char **argv) {
     vn_list_t backends = {0}, shapes = {0}, rest = {0};
     vn_check_options_t o = {0};
     int64_t seed = 1, jobs = 0;
-    const char *contract = "portable", *inputs = NULL, *cache = NULL;
+    const char *contract = "portable", *inputs = NULL;
     const vn_opt_t opts[] = {
         {"--backend", "-b", VN_OPT_LIST, &backends, "SPEC", "back end name[:device][@environment][,key=value...]; may be repeated"},
         {"--inputs", NULL, VN_OPT_TEXT, &inputs, "FILE", "tensors by input name: .npz, .npy, .safetensors, .pb"},
@@ -29,7 +29,6 @@ int vn_cmd_check(int argc, char **argv) {
         {"--jobs", NULL, VN_OPT_COUNT, &jobs, "N", "threads of the oracle (default: processors); verdicts do not depend on it"},
         {"--timeout", NULL, VN_OPT_NUMBER, &o.timeout_s, "SECONDS", "limit of one request to a back end (default 300)"},
         {"--memory", NULL, VN_OPT_SIZE, &o.memory_bytes, "SIZE", "resident limit of one back end, e.g. 4G (default none)"},
-        {"--cache", NULL, VN_OPT_TEXT, &cache, "DIR", "where back ends may keep compiled models"},
         VN_COMMON_OPTIONS(&c),
     };
     const int n = sizeof opts / sizeof *opts;
@@ -59,7 +58,6 @@ int vn_cmd_check(int argc, char **argv) {
     o.n_shapes = shapes.count;
     o.shapes = args;
     o.effort = (vn_effort_t)effort;
-    o.cache = cache;
     const bool terminal = isatty(STDERR_FILENO) && !c.quiet;
     if (terminal) o.progress = progress;
     vn_record_t *r;
