@@ -50,8 +50,8 @@ test: build
 
 test-full: build
 	@tools/setup --all
-	@status=0; ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$$?; \
-	VERNIER_TEST_FULL=1 $(PYTEST) tests || status=$$?; exit $$status
+	@status=0; VERNIER_FULL=1 ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$$?; \
+	VERNIER_FULL=1 $(PYTEST) tests || status=$$?; exit $$status
 	@tools/setup --lint
 	@tools/lint --deep
 

@@ -1,11 +1,12 @@
 """Ratios against other tools and against the machine, measured in one run.
 
-usage: run.py [PART...] [--json FILE]        parts: machine startup gemm metrics vit models (all, in this order)
+usage: run.py [PART...] [--json FILE]        parts: machine startup gemm metrics operators vit models (all, in this order)
 
 machine   what was measured on: processor, threads, BLAS settings that the environment carries
 startup   `vernier --version`, best of 20
 gemm      oracle value, bound and variance of a MatMul 1024^3 against the same library's sgemm
 metrics   metrics of two f32 arrays against copying
+operators one operator of each class against ONNX Runtime's own run and against onnx.reference.ReferenceEvaluator
 vit       `vernier check` of vit_s_focus on both back ends against `polygraphy run ... --onnxrt --onnxrt --onnx-outputs mark all` and one pass
           of onnx.reference.ReferenceEvaluator: seconds and peak memory
 models    `vernier check` of every model of data/models.tsv: seconds, peak memory, exit status, verdicts
@@ -119,6 +120,18 @@ def part_program(name):
     return {"output": done.stdout.splitlines()}
 
 
+def part_operators():
+    command = [OTHER / "python", ROOT / "bench" / "operators.py", BUILD / "bench" / "bench_operator"]
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip())
+    if process.returncode:
+        sys.exit(f"operators.py ended with {process.returncode}")
+    return {"output": lines}
+
+
 def part_vit():
     name, _, _, shapes = next(row for row in models() if row[0] == "vit-s-focus")
     path = fetch(name)
@@ -169,6 +182,7 @@ PARTS = {
     "startup": part_startup,
     "gemm": lambda: part_program("bench_gemm"),
     "metrics": lambda: part_program("bench_metrics"),
+    "operators": part_operators,
     "vit": part_vit,
     "models": part_models,
 }

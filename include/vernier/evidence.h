@@ -15,6 +15,7 @@ typedef struct vn_row {
     vn_verdict_t verdict;
     int64_t order; /* position of the node in the run, for "first" */
     int64_t count, unequal, outside;
+    int64_t escalated, undecided; /* by the oracle, see vn_ref_t */
     double error_over_bound, rms_ratio, z_max, sign_bias, ulp_max, max_abs_error, impact, oracle_over_bound;
     int64_t first_index;
     const char *first_at; /* "[0,56,0,48]" */

@@ -26,12 +26,13 @@ typedef struct vn_divergence {
 /** Everything one judgement found about one output. Numbers that do not apply are NaN. */
 typedef struct vn_finding {
     vn_verdict_t verdict;
-    char cause[96];  /* id of docs/causes.md, "" if none */
-    char note[256];  /* named note of a pass by the second tier, reading of a spec-open, reason of uninformative */
-    char words[512]; /* the cause line: location, arithmetic, figures */
-    int64_t count;   /* elements */
-    int64_t unequal; /* not equal to the correctly rounded oracle */
-    int64_t outside; /* outside the bound */
+    char cause[96];               /* id of docs/causes.md, "" if none */
+    char note[256];               /* named note of a pass by the second tier, reading of a spec-open, reason of uninformative */
+    char words[512];              /* the cause line: location, arithmetic, figures */
+    int64_t count;                /* elements */
+    int64_t unequal;              /* not equal to the correctly rounded oracle */
+    int64_t outside;              /* outside the bound */
+    int64_t escalated, undecided; /* of the oracle: elements evaluated again; those that more digits did not decide (vn_ref_t) */
     double error_over_bound, rms_ratio, z_max, sign_bias, ulp_max, max_abs_error;
     double impact;            /* largest error over the rms of the output */
     double oracle_over_bound; /* the oracle's own error over the bound, largest */
@@ -50,8 +51,12 @@ typedef struct vn_hint {
     int held[VN_HINTS]; /* private numbers of rung 7 */
 } vn_hint_t;
 
-/** Another run of the same node on inputs of the judge's choice; supplied by study, NULL where there is no back end. */
-typedef vn_status_t (*vn_run_fn)(void *ctx, const vn_value_t *const *inputs, vn_value_t **outputs, vn_error_t *err);
+/** Which hypotheses rung 7 asks where the contract does not explain a result. */
+typedef enum vn_ask {
+    VN_ASK_ALL,    /* those that held before (see hint), then all others */
+    VN_ASK_HINTED, /* only those that held before: the caller has more to try first */
+    VN_ASK_NONE    /* none: the caller only asks whether the contract explains it */
+} vn_ask_t;
 
 /**
  * One question: node (or, node == NULL, the whole top graph) on `inputs` gave `actual`.
@@ -74,10 +79,8 @@ typedef struct vn_question {
     double alpha;                  /* false-alarm probability left for this question (bounds.md, false-alarm calculus 1) */
     vn_effort_t effort;
     struct vn_hint *hint; /* NULL, or what explained earlier outputs of the same back end: tried first */
-    bool no_hypotheses;   /* stop below rung 7: the caller only asks whether the contract explains it */
-    bool stepwise;        /* refs are of vn_oracle_steps with `actual` as the given states */
-    vn_run_fn run;
-    void *run_ctx;
+    vn_ask_t ask;
+    bool stepwise; /* refs are of vn_oracle_steps with `actual` as the given states */
 } vn_question_t;
 
 /** Fills findings[0 .. n_outputs). Errors: NOMEM, INTERNAL; anything about the data is a verdict, not an error. */

@@ -29,12 +29,33 @@ typedef enum vn_op_class {
 } vn_op_class_t;
 VN_API const char *vn_op_class_name(vn_op_class_t c);
 
-/** Another reading of the standard's text; a result that follows it throughout is `spec-open`. */
+/**
+ * Another reading of the standard's text; a result that follows it throughout is `spec-open`.
+ * Planes     exact and bound (both or neither, `count` elements): the reading rounds too, and a result follows it within bound of exact.
+ *            NULL: bit by bit.
+ */
 typedef struct vn_reading {
     const char *name; /* static text */
     vn_tensor_t *value;
+    double *exact, *bound;
 } vn_reading_t;
 enum { VN_MAX_READINGS = 4 };
+/** Every element of a result follows the reading; NaNs are alike whatever they carry. */
+VN_API bool vn_reading_holds(const vn_reading_t *r, const vn_tensor_t *actual);
+
+/**
+ * The law behind a random output (claims DRAW-1 to DRAW-5).
+ * kind       NORMAL: mean a, deviation b. UNIFORM: [a, b). BERNOULLI: 1 with probability weight[i], or a where weight is NULL.
+ *            CHOICE: row r of the result draws class c with probability weight[r * classes + c]. DROPOUT: element i is weight[i] (within
+ *            b |weight[i]| + c) with probability a, else 0.
+ */
+typedef enum vn_law_kind { VN_LAW_NONE, VN_LAW_NORMAL, VN_LAW_UNIFORM, VN_LAW_BERNOULLI, VN_LAW_CHOICE, VN_LAW_DROPOUT } vn_law_kind_t;
+typedef struct vn_law {
+    vn_law_kind_t kind;
+    double a, b, c;
+    int64_t classes, n_weights;
+    double *weight;
+} vn_law_t;
 
 /** Per-element permissions in vn_ref_t.flags. */
 enum {
@@ -50,11 +71,13 @@ enum {
  * Units      absolute, in units of the output.
  * Planes     Floats: value (f64, not rounded), lo (value + lo is the value to about 2^-100 relative; NULL: 0), bound (sound: every
  *            execution under the contract, stored to the declared type, is within bound of value; +Inf = no statement), var (variance of
- *            its error; NULL until asked for), own (the oracle's own error, NULL: 2^-52 |value|).
+ *            its error; NULL until asked for), own (the oracle's own error, NULL: own_abs + own_rel |value|, see vn_ref_own).
  *            `wide` is the second tier of a budget; an element outside bound and inside wide passes with `wide_note`.
  *            `either` (float or not) is a second acceptable value per element (tie windows); equal to the first where there is no choice.
- *            Not floats: `tensor` holds the exact result and value is NULL.
- *            tensor: the correctly rounded result in the declared type; always there after vn_oracle_node.
+ *            Not floats: `tensor` holds the exact result and value is NULL. Integers that a standard fixes up to a few steps only (lossy
+ *            pictures) have a bound too: every accepted result is within it of tensor.
+ *            tensor: the correctly rounded result in the declared type; always there after vn_oracle_node. Elements that value and own
+ *            did not decide were evaluated again (`escalated`); those still open (`undecided`) have their other neighbour in `either`.
  * Specials   value NaN or Inf: demanded, unless flags or readings say otherwise.
  */
 typedef struct vn_ref {
@@ -64,18 +87,29 @@ typedef struct vn_ref {
     int64_t count;
     double *value, *lo, *bound, *var, *own, *wide;
     const char *wide_note;
+    const char *nan_reading; /* static: what a NaN follows that VN_EL_NAN_OK permits, a reading of the text (`spec-open`); NULL: overflow */
     uint8_t *flags;
     vn_tensor_t *tensor;
     vn_tensor_t *either;
     int n_readings;
     vn_reading_t readings[VN_MAX_READINGS];
     vn_value_t *nested; /* sequences and optionals: exact values; all planes NULL */
-    bool is_random;     /* bits cannot be judged; type, shape and range can */
+    bool nested_open;   /* some element inside nested is uncertain (in a region): it is the oracle's value, rounded, without a bound */
+    bool is_random;     /* bits cannot be judged; type, shape, range and distribution can */
     double range_lo, range_hi;
+    vn_law_t law;
     bool bound_final;  /* the row's bound includes the store; set by vn_out_final */
     bool demand_equal; /* bound is one rounding: bits must equal `tensor` unless flags or the contract allow more */
     int64_t terms;     /* largest number of terms in a sum behind one element; 0 = none */
+    double own_rel, own_abs;
+    int64_t escalated, undecided;
 } vn_ref_t;
+/** The oracle's own error of element i. Without a plane and numbers of the row it is 2^-52 |value|, one rounding with room. */
+static inline double vn_ref_own(const vn_ref_t *r, int64_t i) {
+    if (r->own) return r->own[i];
+    const double y = r->value[i] < 0 ? -r->value[i] : r->value[i];
+    return r->own_abs + (r->own_rel > 0 ? r->own_rel : 0x1p-52) * y;
+}
 VN_API void vn_ref_free(vn_ref_t *r); /* releases the planes, zeroes the struct */
 
 enum { VN_WANT_VALUE = 0, VN_WANT_BOUND = 1, VN_WANT_VARIANCE = 2 }; /* VARIANCE implies BOUND */
@@ -114,6 +148,9 @@ VN_API vn_status_t vn_oracle_steps(const vn_model_t *m, const vn_node_t *n, cons
  */
 VN_API vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_ref_t *refs,
                                     vn_error_t *err);
+/** The same with inputs that may be sequences or optionals: values[i] belongs to graph input i; NULL: not given, its initialiser is used. */
+VN_API vn_status_t vn_oracle_region_values(const vn_model_t *m, const vn_value_t *const *values, const vn_contract_t *c, int want,
+                                           vn_ref_t *refs, vn_error_t *err);
 
 /**
  * The summands behind elements of output k, in natural order: for twins (the same sum in other orders), schedules and lost terms.
@@ -192,6 +229,36 @@ VN_API const vn_inferred_value_t *vn_inferred_find(const vn_inferred_t *r, const
 VN_API void vn_inferred_free(vn_inferred_t *r);
 /** Adds an input of which only type and shape are known (dims NULL: all open). Errors: DTYPE, RANGE, NOMEM. */
 VN_API vn_status_t vn_infer_input(vn_bundle_t *inputs, const char *name, vn_dtype_t t, int rank, const int64_t *dims, vn_error_t *err);
+
+/**
+ * What is differentiated with respect to what.
+ * ys          values of the graph, any number; a vector-Jacobian product is taken with one cotangent each.
+ * cotangents  names that the cotangents get as inputs of the new graph, one per y; NULL: each is all ones (the gradient of the sum of y).
+ * xs, zs      independent values, differentiated and not. They cut the graph: what computes them is not looked at. open_zs: other inputs
+ *             of the graph that the ys need become inputs too; without it such an input is an error.
+ */
+typedef struct vn_gradient_ask {
+    int n_ys, n_xs, n_zs;
+    const char *const *ys, *const *cotangents, *const *xs, *const *zs;
+    bool open_zs;
+} vn_gradient_ask_t;
+
+/**
+ * Builds the gradient of `g` as a model of its own: inputs are xs, zs (then open ones, then cotangents); its nodes are the forward nodes that
+ * the ys need, then the backward ones; output k, "gradient/of/" + xs[k], is the cotangent of xs[k], of its type and shape (all zeros where no
+ * y depends on it). Evaluate it with vn_oracle_region: bounds are composed over the very nodes of the graph (claim GRAD-1).
+ * inputs      by name of xs, zs and open inputs; types and shapes are needed (data may be NULL, see vn_infer_input), values only where they
+ *             decide a shape. Initialisers are taken from the graph and from those that enclose it.
+ * Specials    at points where an operator has no derivative the convention of claim GRAD-2 holds (Relu' (0) = 0, ties share evenly, ...).
+ * Nested      Gradient nodes inside the forward part are expanded first: higher derivatives.
+ * Errors      UNSUPPORTED names the operator without a rule, or a shape that is not known; USAGE: a y depends on an input that is in
+ *             neither list; NOTFOUND names a value that the graph does not hold; SHAPE, DTYPE, RANGE, NOMEM.
+ * Ownership   *out is the caller's: vn_model_free. It shares tensors with g's model, which may be freed before it.
+ * Threads     no shared state.
+ */
+VN_API vn_status_t vn_oracle_gradient(const vn_graph_t *g, const vn_gradient_ask_t *ask, const vn_bundle_t *inputs, vn_model_t **out,
+                                      vn_error_t *err);
+VN_API bool vn_gradient_knows(const char *op); /* operator `op` of ai.onnx has a rule of differentiation */
 
 /** Name and version of the BLAS behind contractions, and whether its self-check passed; for doctor and reports. */
 VN_API void vn_oracle_blas(char *out, size_t size);

@@ -27,7 +27,6 @@ typedef struct vn_check_options {
     vn_contract_t contract;
     vn_effort_t effort;
     bool skip_in_situ, skip_graph;
-    int jobs;
     double timeout_s;
     int64_t memory_bytes;
     const char *cache;

@@ -188,14 +188,17 @@ VN_API void vn_tensor_describe(const vn_tensor_t *t, char *out, size_t size);
 
 /* ---- values: what flows along an edge ---- */
 
-typedef enum vn_value_kind { VN_VALUE_ABSENT = 0, VN_VALUE_TENSOR, VN_VALUE_SEQUENCE, VN_VALUE_OPTIONAL } vn_value_kind_t;
-/** A tensor, a sequence of values, an optional (count 0 or 1), or nothing. Counted like tensors. */
+typedef enum vn_value_kind { VN_VALUE_ABSENT = 0, VN_VALUE_TENSOR, VN_VALUE_SEQUENCE, VN_VALUE_OPTIONAL, VN_VALUE_MAP } vn_value_kind_t;
+/**
+ * A tensor, a sequence of values, an optional (count 0 or 1), a map (two items: a vector of keys, i64 or string, and a vector of as many
+ * values), or nothing. Counted like tensors.
+ */
 typedef struct vn_value {
     vn_value_kind_t kind;
     vn_tensor_t *tensor;
     struct vn_value **items;
     int64_t count;
-    vn_dtype_t elem; /* sequences and optionals: element dtype, also when empty */
+    vn_dtype_t elem; /* sequences and optionals: element dtype, also when empty; maps: of the values */
     int refs;
 } vn_value_t;
 VN_API vn_value_t *vn_value_tensor(vn_tensor_t *t); /* takes over t; NULL on no memory (t is then released) */
@@ -236,6 +239,15 @@ VN_API vn_status_t vn_safetensors_write(const char *path, const vn_bundle_t *b, 
 VN_API vn_status_t vn_tensorproto_read(const char *path, vn_bundle_t *out, vn_error_t *err);
 /** By extension: .npy (name = file stem), .npz, .safetensors, .pb. */
 VN_API vn_status_t vn_tensors_read(const char *path, vn_bundle_t *out, vn_error_t *err);
+/**
+ * One value in an ONNX .pb file: TensorProto, SequenceProto or OptionalProto. Such a file does not say which; `kind` must. elem is the
+ * element type of a list that holds nothing. folder: of external data, NULL refuses it. `data` is copied where it is kept.
+ * Errors     IO; PARSE names the offset; UNSUPPORTED: sparse tensors and maps inside; USAGE: kind is ABSENT. *out is NULL then.
+ * Ownership  vn_value_free.
+ */
+VN_API vn_status_t vn_value_read(const char *path, vn_value_kind_t kind, vn_dtype_t elem, vn_value_t **out, vn_error_t *err);
+VN_API vn_status_t vn_value_parse(const void *data, size_t size, const char *label, const char *folder, vn_value_kind_t kind,
+                                  vn_dtype_t elem, vn_value_t **out, vn_error_t *err);
 
 #ifdef __cplusplus
 }

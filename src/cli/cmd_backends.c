@@ -6,16 +6,25 @@
 #include "vernier/oracle.h"
 #include "vernier/worker.h"
 
+/* One operator a line: name with its domain, opset versions (open: "13-"), class, claim. Columns are as wide as their longest entry. */
 static void operators(vn_text_t *out) {
     const vn_op_info_t *ops;
     const int n = vn_oracle_ops(&ops);
-    for (int i = 0; i < n; ++i) {
-        char versions[40];
-        if (ops[i].until) snprintf(versions, sizeof versions, "%d-%d", ops[i].since, ops[i].until);
-        else snprintf(versions, sizeof versions, "%d-", ops[i].since);
-        vn_text_printf(out, "%s%s%-32s %-8s %-14s %s\n", ops[i].domain, *ops[i].domain ? "." : "", ops[i].name, versions,
-                       vn_op_class_name(ops[i].cls), ops[i].claim);
-    }
+    char name[160], versions[40];
+    int width = 0, version_width = 0;
+    for (int pass = 0; pass < 2; ++pass)
+        for (int i = 0; i < n; ++i) {
+            snprintf(name, sizeof name, "%s%s%s", ops[i].domain, *ops[i].domain ? "." : "", ops[i].name);
+            if (ops[i].until) snprintf(versions, sizeof versions, "%d-%d", ops[i].since, ops[i].until);
+            else snprintf(versions, sizeof versions, "%d-", ops[i].since);
+            if (pass == 0) {
+                width = (int)strlen(name) > width ? (int)strlen(name) : width;
+                version_width = (int)strlen(versions) > version_width ? (int)strlen(versions) : version_width;
+            } else {
+                vn_text_printf(out, "%-*s  %-*s  %-14s  %s\n", width, name, version_width, versions, vn_op_class_name(ops[i].cls),
+                               ops[i].claim);
+            }
+        }
 }
 
 static void identities(vn_text_t *text, vn_text_t *json) {

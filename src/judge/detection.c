@@ -74,10 +74,11 @@ enum { FAULTS = sizeof catalogue / sizeof *catalogue };
 /* Largest acceptable distance of element i from the value; negative: the bits must be equal. */
 static double room(const vn_ref_t *r, int64_t i) {
     if (r->flags && (r->flags[i] & VN_EL_VOID)) return INFINITY;
-    if (!r->value || !r->bound || r->demand_equal) return -1;
+    if (!r->bound || r->demand_equal) return -1;
     double b = r->bound[i];
+    if (!r->value) return vn_dtype_is_float(r->dtype) || b == 0 ? -1 : b; /* integers that are fixed up to a few steps */
     if (r->wide && r->wide[i] > b) b = r->wide[i];
-    return b + (r->own ? r->own[i] : 0x1p-52 * fabs(r->value[i]));
+    return b + vn_ref_own(r, i);
 }
 
 static bool caught(const stage_t *s, const vn_dtype_t t, fault_fn fault, bool local) {
@@ -91,8 +92,9 @@ static bool caught(const stage_t *s, const vn_dtype_t t, fault_fn fault, bool lo
         const double limit = room(s->ref, i);
         if (limit < 0) return true;
         if (isinf(limit)) continue;
-        if (!isfinite(x) || !isfinite(s->ref->value[i])) return true;
-        if (fabs(x - s->ref->value[i]) > limit) return true;
+        const double y = s->ref->value ? s->ref->value[i] : vn_tensor_get_f64(s->ref->tensor, i);
+        if (!isfinite(x) || !isfinite(y)) return true;
+        if (fabs(x - y) > limit) return true;
     }
     return false;
 }

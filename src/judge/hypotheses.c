@@ -85,14 +85,18 @@ static vn_contract_t changed(const hypothesis_t *h, const vn_contract_t *base) {
     return c;
 }
 
+enum { EVIDENCE = 32768 };
+
 /* Log likelihood of the stored numbers x: per element the mass of the cell that rounds to x, min(1, ulp / sqrt(2 pi v) exp(-z^2 / 2)) with
  * v = s^2 sigma^2 + ulp^2 / 12 (bounds.md, calculus 9): a hypothesis that predicts the very bits gains, one that is merely wide does not.
- * `free_scale`: s <= 1 chosen best for H0, else s = 1 (a hypothesis is fixed beforehand). */
+ * `free_scale`: s <= 1 chosen best for H0, else s = 1 (a hypothesis is fixed beforehand). Of large outputs an even sample, chosen by count
+ * alone and so the same for all that are compared, is evidence enough: each element adds log(1 / wrongness) of its own. */
 static double log_likelihood(const vn_ref_t *r, const double *x, int64_t n, bool free_scale) {
     const vn_format_t f = vn_format_of(r->dtype);
+    const int64_t step = n / EVIDENCE + 1;
     double z2 = 0, best = -INFINITY;
     int64_t used = 0;
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n; i += step) {
         if (!isfinite(x[i]) || !isfinite(r->value[i])) continue;
         const double e = x[i] - r->value[i], ulp = vn_ulp(f, x[i]), v = (r->var ? r->var[i] : 0) + ulp * ulp / 12;
         z2 += e * e / v;
@@ -101,7 +105,7 @@ static double log_likelihood(const vn_ref_t *r, const double *x, int64_t n, bool
     if (!used) return -INFINITY;
     const double mean = z2 / (double)used, s2 = free_scale && mean < 1 ? mean : 1;
     best = 0;
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n; i += step) {
         if (!isfinite(x[i]) || !isfinite(r->value[i])) continue;
         const double e = x[i] - r->value[i], ulp = vn_ulp(f, x[i]), v = s2 * (r->var ? r->var[i] : 0) + ulp * ulp / 12;
         const double log_mass = log(ulp) - 0.5 * log(2 * 3.14159265358979 * v) - 0.5 * e * e / v;
@@ -188,6 +192,8 @@ static vn_status_t try_one(vn_case_t *c, int h, const double *x, double h0, doub
     const bool flush = table[h].ftz || table[h].daz;
     if (contract.tier == VN_TIER_PORTABLE && !flush)
         contract.ftz = contract.daz = true; /* narrow units often flush; that is not the news */
+    if (contract.tier == VN_TIER_PORTABLE && table[h].operand && !q->node && !contract.has_function_ulp)
+        contract.tier = VN_TIER_FAST; /* nor are fast functions in the epilogue of a narrow product */
     vn_ref_t *refs = vn_alloc((size_t)q->n_outputs, sizeof *refs);
     if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     vn_error_t why;
@@ -235,9 +241,11 @@ static vn_status_t one_tier(vn_case_t *c, const char *tier, bool *explained, vn_
     if (s == VN_OK && refs[c->k].value) {
         const vn_ref_t *r = &refs[c->k];
         s = vn_measure(r, c->actual, &m, err);
-        const char *name = m.wide_used && r->wide_note                                   ? r->wide_note
-                           : c->cls == VN_CLASS_ELEMENTARY && wider.tier == VN_TIER_FAST ? "low-order-fit"
-                                                                                         : NULL;
+        const char *name = m.wide_used && r->wide_note     ? r->wide_note
+                           : wider.tier != VN_TIER_FAST    ? NULL
+                           : c->cls == VN_CLASS_ELEMENTARY ? "low-order-fit"
+                           : q->node == NULL               ? "native-approximation" /* some function inside a region */
+                                                           : NULL;
         if (s == VN_OK && m.outside == 0 && name) {
             *explained = true;
             c->f->verdict = VN_CONTRACT_MISMATCH;
@@ -257,6 +265,7 @@ static vn_status_t one_tier(vn_case_t *c, const char *tier, bool *explained, vn_
 
 static vn_status_t wider_tier(vn_case_t *c, bool *explained, vn_error_t *err) {
     if (c->m.outside == 0) return VN_OK;
+    if (c->cls == VN_CLASS_CONTRACTION && !c->ref->wide) return VN_OK; /* a plain product has one budget in every tier */
     if (c->q->contract->tier == VN_TIER_IEEE) VN_TRY(one_tier(c, "portable", explained, err));
     if (!*explained && c->q->contract->tier != VN_TIER_FAST && !c->q->contract->has_function_ulp)
         VN_TRY(one_tier(c, "fast", explained, err));
@@ -294,8 +303,8 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
         tried++;
         s = try_one(c, h, x, h0, med0, &best, err);
     }
-    const bool known = best.h >= 0;
-    for (int h = 0; !known && h < (int)(sizeof table / sizeof *table) && s == VN_OK; ++h) {
+    const bool done = best.h >= 0 || c->q->ask == VN_ASK_HINTED;
+    for (int h = 0; !done && h < (int)(sizeof table / sizeof *table) && s == VN_OK; ++h) {
         if (!applies(&table[h], &resolved, c->cls, c->actual->dtype)) continue;
         tried++;
         if (!possible(c, &table[h], x)) continue;

@@ -169,6 +169,9 @@ static void report_numbers(vn_case_t *c) {
     f->count = m->count;
     f->unequal = m->unequal;
     f->outside = m->outside;
+    f->escalated = c->ref->escalated;
+    f->undecided = c->ref->undecided;
+    if (f->undecided) vn_rung(f, "oracle undecided %lld", (long long)f->undecided);
     f->error_over_bound = c->ref->bound || m->outside ? m->worst_ratio : NAN;
     f->rms_ratio = m->sigmas ? sqrt(m->sum_z2 / (double)m->sigmas) : NAN;
     f->z_max = m->sigmas ? m->z_max : NAN;
@@ -187,12 +190,7 @@ static void report_numbers(vn_case_t *c) {
 
 static bool follows_reading(vn_case_t *c) {
     for (int r = 0; r < c->ref->n_readings; ++r) {
-        const vn_tensor_t *t = c->ref->readings[r].value;
-        bool equal = t->count == c->actual->count && t->dtype == c->actual->dtype;
-        for (int64_t i = 0; equal && i < t->count; ++i)
-            equal = vn_tensor_bits(t, i) == vn_tensor_bits(c->actual, i) ||
-                    (vn_dtype_is_float(t->dtype) && isnan(vn_tensor_get_f64(t, i)) && isnan(vn_tensor_get_f64(c->actual, i)));
-        if (!equal) continue;
+        if (!vn_reading_holds(&c->ref->readings[r], c->actual)) continue;
         c->f->verdict = VN_SPEC_OPEN;
         snprintf(c->f->note, sizeof c->f->note, "%s", c->ref->readings[r].name);
         snprintf(c->f->words, sizeof c->f->words, "The operator's text leaves this open; the result follows the reading '%s'.",
@@ -286,24 +284,11 @@ static vn_status_t flushes(vn_case_t *c, bool *passes, vn_error_t *err) {
 
 static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     vn_finding_t *f = c->f;
+    if (c->ref->is_random) return vn_judge_draw(c, err);
     VN_TRY(vn_measure(c->ref, c->actual, &c->m, err));
     const vn_measure_t *m = &c->m;
     report_numbers(c);
     vn_rung(f, "equality %lld of %lld", (long long)(m->count - m->unequal), (long long)m->count);
-    if (c->ref->is_random) {
-        f->verdict = VN_UNINFORMATIVE;
-        snprintf(f->note, sizeof f->note, "random operator: type and shape agree, bits cannot be judged");
-        for (int64_t i = 0; i < c->actual->count; ++i) {
-            const double x = vn_tensor_get_f64(c->actual, i);
-            if (!(x >= c->ref->range_lo && x <= c->ref->range_hi)) {
-                f->verdict = VN_BUG;
-                snprintf(f->words, sizeof f->words, "element %lld is %.9g, outside [%.9g, %.9g]", (long long)i, x, c->ref->range_lo,
-                         c->ref->range_hi);
-                break;
-            }
-        }
-        return VN_OK;
-    }
     VN_TRY(vn_detection(c, err));
     const bool floats = c->ref->value != NULL;
     c->print = vn_fingerprint(c->ref, m, c->cls, c->q->alpha);
@@ -327,9 +312,18 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
         } else if (!floats && m->voids && m->unequal) {
             f->verdict = VN_SPEC_OPEN;
             snprintf(f->note, sizeof f->note, "the standard gives no value for %lld elements", (long long)m->voids);
+        } else if (m->nan_allowed && c->ref->nan_reading) {
+            f->verdict = VN_SPEC_OPEN;
+            snprintf(f->note, sizeof f->note, "%s", c->ref->nan_reading);
+            snprintf(f->words, sizeof f->words, "The operator's text leaves this open; %lld elements are NaN by the reading '%s'.",
+                     (long long)m->nan_allowed, c->ref->nan_reading);
         } else {
             f->verdict = m->unequal ? VN_EXPLAINED : VN_EXACT;
             if (m->wide_used) snprintf(f->note, sizeof f->note, "%s", c->ref->wide_note);
+            else if (f->verdict == VN_EXACT && f->undecided)
+                snprintf(f->note, sizeof f->note,
+                         "%lld elements lie on a rounding boundary within the oracle's own error: either neighbour counts",
+                         (long long)f->undecided);
         }
         if (floats && f->detection_of && f->detection_caught == 0 && m->count > 0 && vn_verdict_passes(f->verdict)) {
             f->verdict = VN_UNINFORMATIVE;
@@ -341,7 +335,7 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     bool explained = false;
     VN_TRY(flushes(c, &explained, err));
     if (explained) return VN_OK;
-    if (!c->q->no_hypotheses) VN_TRY(vn_hypotheses(c, &explained, err));
+    if (c->q->ask != VN_ASK_NONE) VN_TRY(vn_hypotheses(c, &explained, err));
     if (explained) return VN_OK;
     if (m->outside) {
         f->verdict = VN_BUG;
@@ -420,6 +414,13 @@ static vn_status_t judge_one(const vn_question_t *q, int k, vn_op_class_t cls, v
     }
     vn_tensor_t *converted = NULL, *flat = NULL;
     if (!form(&c, v, &converted, err)) {
+        c.actual = v && v->kind == VN_VALUE_TENSOR ? v->tensor : NULL;
+        if (c.actual && strcmp(f->cause, "shape") == 0 && follows_reading(&c)) { /* where the text is open, so may be the shape */
+            vn_rung(f, "form of a reading");
+            f->cause[0] = '\0';
+            f->count = c.actual->count;
+            return VN_OK;
+        }
         vn_rung(f, "form broken");
         return VN_OK;
     }

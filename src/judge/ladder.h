@@ -7,10 +7,11 @@
 /** Counts and extremes of actual against one reference. Deterministic for every thread count. */
 typedef struct vn_measure {
     int64_t count;
-    int64_t unequal;   /* bits differ from the rounded oracle (NaN equals NaN) */
-    int64_t outside;   /* beyond bound (and either, flags, wide), class violations included */
-    int64_t wide_used; /* inside only by the second tier */
-    int64_t classes;   /* NaN or infinity on one side only, without permission */
+    int64_t unequal;     /* bits differ from the rounded oracle (NaN equals NaN) */
+    int64_t outside;     /* beyond bound (and either, flags, wide), class violations included */
+    int64_t wide_used;   /* inside only by the second tier */
+    int64_t classes;     /* NaN or infinity on one side only, without permission */
+    int64_t nan_allowed; /* NaN where the oracle has none, with permission */
     int64_t nan_extra, nan_missing, inf_extra, inf_missing, zero_extra;
     int64_t voids;                               /* elements about which the bound says nothing */
     int64_t first_unequal, first_outside, worst; /* flat indices or -1 */
@@ -27,7 +28,7 @@ double vn_clip_z(void);
 
 vn_status_t vn_measure(const vn_ref_t *ref, const vn_tensor_t *actual, vn_measure_t *out, vn_error_t *err);
 
-typedef enum vn_print { VN_PRINT_OK, VN_PRINT_VOID, VN_PRINT_RMS, VN_PRINT_EXTREME, VN_PRINT_BIAS } vn_print_t;
+typedef enum vn_print { VN_PRINT_OK, VN_PRINT_VOID, VN_PRINT_RMS, VN_PRINT_EXTREME } vn_print_t;
 /** Fingerprint of a measure against the variance model at error probability alpha (docs/judge.md, rung 6). */
 typedef struct vn_fingerprint {
     vn_print_t verdict;
@@ -65,6 +66,9 @@ vn_status_t vn_detection(vn_case_t *c, vn_error_t *err);
 
 /** Recurrent layers: findings that are open or pass are replaced by those of the single steps (claim JUDGE-3). */
 vn_status_t vn_judge_steps(const vn_question_t *q, vn_finding_t *findings, vn_error_t *err);
+
+/** A random output: range, values and distribution (claims DRAW-1 to DRAW-5); sets verdict, cause, note and words. */
+vn_status_t vn_judge_draw(vn_case_t *c, vn_error_t *err);
 
 /** Class of the question: the node's, or for a region the strongest of its nodes. */
 vn_op_class_t vn_question_class(const vn_question_t *q);

@@ -153,9 +153,17 @@ static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, d
         if (a->k_tap >= 0 && a->tap == VN_TAP_WEIGHTS) tap_weights(w, at, p, wrong, &x, false);
         return 0;
     }
-    if (sink > -INFINITY) { /* exp(sink - max) joins the denominator, as one more term of the row */
-        const double extra = exp(sink - x.max);
-        vn_two_sum_add(&x.total.hi, &x.total.lo, extra);
+    double sink_distance = 0;
+    if (sink > -INFINITY) { /* exp(sink - max) joins the denominator, as one more term of the row; it may be the largest */
+        sink_distance = fabs(sink - x.max);
+        if (sink > x.max) {
+            const double factor = exp(x.max - sink);
+            for (int64_t j = 0; j < n; ++j) p[j] *= factor;
+            x.total.hi *= factor;
+            x.total.lo *= factor;
+            x.max = sink;
+        }
+        vn_two_sum_add(&x.total.hi, &x.total.lo, exp(sink - x.max));
     }
     const double inverse = 1 / (x.total.hi + x.total.lo);
     if (!w->bound) {
@@ -178,7 +186,7 @@ static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, d
     }
     vn_exp_wrong(&w->model, n, r->s, r->err, p, &x, wrong);
     if (sink > -INFINITY)
-        x.spread += exp(sink - x.max) * inverse * ((w->model.slope * fabs(sink - x.max) + 2 * w->model.t + 2) * w->u + x.shift);
+        x.spread += exp(sink - x.max) * inverse * ((w->model.slope * sink_distance + 2 * w->model.t + 2) * w->u + x.shift);
     if (w->variance) {
         vn_exp_variance(&w->model, n, r->s, p, &x, p2s2);
         for (int64_t j = 0; j < n; ++j) p2s2[j] = p[j] * inverse * p[j] * inverse * (p2s2[j] + r->sq[j]);
@@ -351,6 +359,16 @@ static double *flat(const vn_attention_t *a, const vn_heads_t *x, int64_t size, 
     return p;
 }
 
+/* The oracle is one such evaluation, in f64. */
+static vn_status_t tap_own(const work_t *w) {
+    vn_ref_t *r = &w->a->e->out[w->a->k_tap];
+    VN_TRY(vn_out_own(w->a->e, w->a->k_tap));
+    for (int64_t i = 0; i < r->count; ++i)
+        r->own[i] =
+            (isfinite(r->bound[i]) ? r->bound[i] * (0x1p-53 / w->u) : 0) + (isfinite(r->value[i]) ? 0x1p-52 * fabs(r->value[i]) : 0);
+    return VN_OK;
+}
+
 vn_status_t vn_attention_run(vn_attention_t *a) {
     vn_eval_t *e = a->e;
     int64_t cells, kv_cells;
@@ -365,6 +383,8 @@ vn_status_t vn_attention_run(vn_attention_t *a) {
                 .bound = e->want >= VN_WANT_BOUND,
                 .variance = e->want >= VN_WANT_VARIANCE};
     const vn_format_info_t *t = vn_format_info(vn_format_of(e->out[a->k_out].dtype));
+    if (!t || vn_dtype_bits(e->out[a->k_out].dtype) < 16)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "attention over %s", vn_dtype_name(e->out[a->k_out].dtype));
     const bool narrow = t->p < vn_format_info(w.model.acc)->p, body64 = t->p == 53 && vn_node_attr(e->node, "scale");
     if (a->body16 && w.bound && e->contract->tier != VN_TIER_IEEE && (narrow || body64)) {
         /* f64 with a scale attribute: the body takes its root in f32 */
@@ -373,7 +393,7 @@ vn_status_t vn_attention_run(vn_attention_t *a) {
         VN_TRY(vn_out_wide(e, a->k_out, note));
         if (a->k_tap >= 0 && a->tap != VN_TAP_WEIGHTS) VN_TRY(vn_out_wide(e, a->k_tap, note));
     }
-    if (w.bound && w.model.acc == VN_FMT_F64) VN_TRY(vn_out_own(e, a->k_out));
+    if (w.bound) VN_TRY(vn_out_own(e, a->k_out));
     e->out[a->k_out].terms = a->keys;
     if (a->k_tap >= 0) e->out[a->k_tap].terms = a->size;
     const int64_t n = a->keys > 0 ? a->keys : 1;
@@ -397,5 +417,6 @@ vn_status_t vn_attention_run(vn_attention_t *a) {
     vn_free(w.v_sq);
     vn_free(w.v_err);
     vn_free(w.v_column);
+    if (w.bound && a->k_tap >= 0 && good && !w.failed) VN_TRY(tap_own(&w));
     return good && !w.failed ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for blocks of %lld keys", (long long)a->keys);
 }

@@ -40,6 +40,8 @@ typedef struct vn_attention {
 
 /** Outputs must have been created by vn_out_float. Errors: NOMEM, SHAPE. */
 vn_status_t vn_attention_run(vn_attention_t *a);
+/** Answers e->refine for ai.onnx Attention (refine_attention.c): operands are exact, a scale that is no attribute is 1 / sqrt(size). */
+vn_status_t vn_refine_attention(const vn_attention_t *a);
 
 vn_status_t vn_eval_attention(vn_eval_t *e);
 vn_status_t vn_infer_attention(vn_eval_t *e);

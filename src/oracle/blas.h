@@ -3,6 +3,7 @@
 #define VN_ORACLE_BLAS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /** Functions that get a copy for wider vectors; the arithmetic is the same in each, so results are bit-identical. */
@@ -14,7 +15,8 @@
 
 /**
  * C[m,n] = op(A)[m,k] op(B)[k,n] (+ C if accumulate), row-major; ta: A is stored [k,m]; tb: B is stored [n,k].
- * Bound      each element is a sum of k products rounded in any order, fused or not: within k u |A||B| of the exact sum.
+ * Bound      each element is a sum of k products rounded in any order, fused or not: within k u |A||B| of the exact sum. A library's are
+ *            checked (freivalds.h); at the first wrong one our own kernel takes over for good, and vn_oracle_blas says so.
  * Specials   non-finite operands: unspecified where a zero meets them (a library may skip zeros); the caller repairs such rows.
  * Threads    any number of callers; each call runs on the calling thread.
  */
@@ -22,6 +24,15 @@ void vn_dgemm_tile(int64_t m, int64_t n, int64_t k, const double *a, int64_t lda
                    int64_t ldc, bool accumulate);
 void vn_sgemm_tile(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, bool ta, const float *b, int64_t ldb, bool tb, float *c,
                    int64_t ldc, bool accumulate);
+
+/** Fortran interface: every BLAS has it. The two lengths of the character arguments are passed as gfortran expects them. */
+typedef void (*vn_dgemm_fn)(const char *, const char *, const int *, const int *, const int *, const double *, const double *, const int *,
+                            const double *, const int *, const double *, double *, const int *, size_t, size_t);
+typedef void (*vn_sgemm_fn)(const char *, const char *, const int *, const int *, const int *, const float *, const float *, const int *,
+                            const float *, const int *, const float *, float *, const int *, size_t, size_t);
+/** Puts other functions in the library's place (tests of what a wrong library does); NULL, NULL returns to what is found. Threads: none
+ * concurrently. */
+void vn_blas_substitute(vn_dgemm_fn dgemm, vn_sgemm_fn sgemm);
 
 /** Forces our own kernel (tests); false returns to what was found. Threads: none concurrently. */
 void vn_blas_force_own(bool own);

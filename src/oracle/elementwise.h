@@ -186,8 +186,14 @@ extern const vn_fn_t vn_functions[VN_F_COUNT];
 /** A plane with its doubt, e.g. x + bias before BiasGelu. */
 typedef struct vn_plane {
     const double *value;
+    const double *lo; /* what value leaves behind, NULL: nothing or not asked for */
     vn_doubt_t doubt;
 } vn_plane_t;
+
+/** Answers e->refine for f(x) (refine_elementwise.c). */
+vn_status_t vn_refine_function(vn_eval_t *e, const vn_fn_t *f, const double *p, vn_plane_t x);
+/** The same for a^b with broadcasting. */
+vn_status_t vn_refine_pow(vn_eval_t *e, const double *a, const double *b, const vn_bcast_t *plan);
 
 /** Output k = f(x), given type and shape. p: VN_FN_PARAMS parameters. */
 vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_plane_t x, vn_dtype_t t, int rank, const int64_t *dims);

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/blas.h"
+#include "oracle/escalate.h"
 #include "oracle/frame.h"
 
 int64_t vn_run_version(const vn_oracle_run_t *run, const char *domain) {
@@ -73,11 +75,39 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* Nothing is stored more narrowly, flushed or flagged: what remains of finish_range. */
+VN_CLONES static void plain_bound(int64_t n, double *bound) {
+    for (int64_t i = 0; i < n; ++i) bound[i] = isnan(bound[i]) ? INFINITY : bound[i];
+}
+
+VN_CLONES static void plain_variance(int64_t n, const double *value, double tiny, double *var) {
+    for (int64_t i = 0; i < n; ++i) var[i] += var[i] > 0 && fabs(value[i]) < INFINITY ? tiny : 0;
+}
+
+static void plain_range(void *ctx, int64_t begin, int64_t end) {
+    const finish_t *f = ctx;
+    vn_ref_t *r = f->r;
+    if (r->bound) plain_bound(end - begin, r->bound + begin);
+    if (r->var && r->terms > 1)
+        plain_variance(end - begin, r->value + begin, (double)r->terms * f->acc->eta * f->acc->eta / 12, r->var + begin);
+}
+
+static bool is_plain(const finish_t *f) {
+    const bool same_store = f->r->bound_final || (!f->narrower && !f->r->demand_equal);
+    return same_store && !f->c->ftz && !f->c->daz && !f->r->flags;
+}
+
+VN_CLONES static bool any_above(int64_t n, const double *value, const double *bound, double threshold) {
+    int64_t any = 0;
+    for (int64_t i = 0; i < n; ++i) any |= fabs(value[i]) + bound[i] >= threshold;
+    return any != 0;
+}
+
 /* Overflow flags are needed only when some element may come near the threshold. */
 static bool near_overflow(const vn_ref_t *r, double threshold) {
-    if (!r->bound) return false;
-    for (int64_t i = 0; i < r->count; ++i)
-        if (fabs(r->value[i]) + r->bound[i] >= threshold) return true;
+    enum { CHUNK = 4096 };
+    for (int64_t i = 0; r->bound && i < r->count; i += CHUNK)
+        if (any_above(r->count - i < CHUNK ? r->count - i : CHUNK, r->value + i, r->bound + i, threshold)) return true;
     return false;
 }
 
@@ -94,7 +124,7 @@ static vn_status_t finish(vn_eval_t *e, int k) {
     f.narrower = f.acc->p > f.out->p || f.acc->emin < f.out->emin;
     f.threshold = f.out->max + vn_ulp(f.out_format, f.out->max) / 2;
     if (near_overflow(r, f.threshold)) VN_TRY(vn_out_flags(e, k));
-    vn_parallel(r->count, 1 << 15, finish_range, &f);
+    vn_parallel(r->count, 1 << 15, is_plain(&f) ? plain_range : finish_range, &f);
     vn_tensor_free(r->tensor);
     r->tensor = NULL;
     VN_TRY(vn_tensor_new_raw(r->dtype, r->rank, r->dims, &r->tensor, e->err));
@@ -184,6 +214,13 @@ static bool unknown(const vn_eval_t *e) {
     return false;
 }
 
+/* Some operand may be either of two answers (claim CMP-1). */
+static bool undecided(const vn_eval_t *e) {
+    for (int k = 0; k < e->n_in; ++k)
+        if (e->in[k].either) return true;
+    return false;
+}
+
 static bool uncertain(const vn_eval_t *e) {
     for (int k = 0; k < e->n_in; ++k)
         if (e->in[k].err) return true;
@@ -191,9 +228,10 @@ static bool uncertain(const vn_eval_t *e) {
 }
 
 /* A row that cannot carry uncertainty makes no statement about its outputs. */
-static vn_status_t make_void(vn_eval_t *e) {
+vn_status_t vn_frame_void(vn_eval_t *e) {
     for (int k = 0; k < e->n_out; ++k) {
         vn_ref_t *r = &e->out[k];
+        r->nested_open = r->nested != NULL;
         if (!r->tensor && !r->value) continue;
         if (e->want >= VN_WANT_BOUND && vn_dtype_is_float(r->dtype)) {
             const size_t n = (size_t)(r->count ? r->count : 1);
@@ -211,6 +249,13 @@ static vn_status_t make_void(vn_eval_t *e) {
         memset(r->flags, VN_EL_VOID, (size_t)r->count);
     }
     return VN_OK;
+}
+
+/* Inside a region of tier `fast` every second tier is allowed: the operators after it must see its room. */
+static void take_wide(vn_ref_t *r) {
+    if (!r->bound || !r->wide) return;
+    for (int64_t i = 0; i < r->count; ++i)
+        if (r->wide[i] > r->bound[i]) r->bound[i] = r->wide[i];
 }
 
 /* Pointwise results of a region remember the sum that they come from: what is added to it later may enter it first. */
@@ -256,15 +301,19 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
     if (s == VN_OK) s = row->eval(&e);
     if (s == VN_OK && uncertain(&e) && row->cls != VN_CLASS_CONTROL) {
         if (row->flags & VN_OP_MAPS) s = move_planes(&e, row);
-        else if (!(row->flags & VN_OP_PROPAGATES)) s = make_void(&e);
+        else if (!(row->flags & VN_OP_PROPAGATES)) s = vn_frame_void(&e);
     }
-    if (s == VN_OK && unknown(&e)) s = make_void(&e);
-    /* A body's results carry no bound through a control operator: nodes inside are judged, the operator itself makes no statement. */
-    if (s == VN_OK && row->cls == VN_CLASS_CONTROL && !run->fn) s = make_void(&e);
+    if (s == VN_OK && undecided(&e) && !(row->flags & VN_OP_EITHER)) s = vn_frame_void(&e);
+    if (s == VN_OK && unknown(&e)) s = vn_frame_void(&e);
+    for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) out[k].nested_open |= out[k].nested && uncertain(&e);
+    /* Outside a region what a body computes carries no bound: nodes inside are judged, the operator itself makes no statement. */
+    if (s == VN_OK && row->cls == VN_CLASS_CONTROL && !run->fn && !run->region) s = vn_frame_void(&e);
     const bool open_operands = uncertain(&e);
     if (s == VN_OK && run->region && row->cls <= VN_CLASS_ELEMENTARY) sums_behind(&e);
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) {
         s = finish(&e, k);
+        if (run->region && contract.tier == VN_TIER_FAST) take_wide(&out[k]);
+        if (s == VN_OK) s = vn_escalate(&e, row, k);
         if (open_operands) out[k].demand_equal = false; /* one rounding of an uncertain operand is no longer one value */
     }
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k)

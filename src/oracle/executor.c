@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "oracle/frame.h"
+#include "oracle/items.h"
 
 enum { MAX_DEPTH = VN_MAX_NESTING };
 
@@ -66,6 +67,15 @@ static bool all_zero(const double *p, int64_t n) {
     return true;
 }
 
+/* Some element is no statement: void, one of two in a tie that nobody can foresee, or drawn. */
+static bool unknown_elements(const vn_ref_t *r) {
+    if (r->is_random && !r->bound) return true;
+    if (!r->value && r->bound && !all_zero(r->bound, r->count)) return true; /* integers within a few steps */
+    for (int64_t i = 0; r->flags && i < r->count; ++i)
+        if (r->flags[i] & VN_EL_VOID) return true;
+    return r->dtype != VN_BOOL && r->either && r->tensor && !vn_tensor_equal_bits(r->either, r->tensor);
+}
+
 static vn_status_t take_operand(const vn_oracle_run_t *run, const vn_scope_t *scope, const vn_node_t *node, int k, vn_arg_t *arg,
                                 vn_value_t **hold, vn_tensor_t **contiguous, vn_error_t *err) {
     const char *name = node->inputs[k];
@@ -79,11 +89,14 @@ static vn_status_t take_operand(const vn_oracle_run_t *run, const vn_scope_t *sc
     if (!v) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     *hold = v;
     arg->v = v;
-    if (v->kind != VN_VALUE_TENSOR) return VN_OK;
+    if (v->kind != VN_VALUE_TENSOR) {
+        arg->unknown = run->region && slot && slot->ref && slot->ref->nested_open;
+        return VN_OK;
+    }
     VN_TRY(vn_tensor_contiguous(v->tensor, contiguous, err));
     arg->t = *contiguous;
-    if (run->region && slot && slot->ref && slot->ref->flags)
-        for (int64_t i = 0; i < slot->ref->count && !arg->unknown; ++i) arg->unknown = (slot->ref->flags[i] & VN_EL_VOID) != 0;
+    if (run->region && slot && slot->ref) arg->unknown = unknown_elements(slot->ref);
+    if (run->region && slot && slot->ref && slot->ref->dtype == VN_BOOL) arg->either = slot->ref->either;
     if (run->region && slot && slot->ref && slot->ref->value) {
         const vn_ref_t *r = slot->ref;
         arg->value = r->value;
@@ -232,16 +245,36 @@ vn_status_t vn_run_graph(vn_oracle_run_t *run, vn_scope_t *scope, const vn_graph
 
 /* ---- bodies and functions ---- */
 
-vn_status_t vn_run_body(vn_eval_t *e, const vn_graph_t *body, const char *where, int n_in, const vn_value_t *const *in, int n_out,
-                        vn_value_t **out) {
+/* Outputs of a body that has run: values with what is uncertain about them (NULL refs outside regions). */
+static vn_status_t take_items(vn_eval_t *e, const vn_scope_t *scope, const vn_graph_t *body, const char *where, int n, vn_item_t *out) {
+    for (int k = 0; k < n; ++k) {
+        const vn_tensor_t *given;
+        const vn_slot_t *slot = vn_scope_find(scope, body->outputs[k].name, &given);
+        if (slot && slot->value) {
+            VN_TRY(vn_item_of_ref(e->err, slot->value, slot->ref, &out[k]));
+        } else if (given) {
+            if (!(out[k].value = vn_value_tensor(vn_tensor_retain(given)))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        } else {
+            return vn_eval_fail(e, VN_ERR_NOTFOUND, "body '%s': output %s was not computed", where, body->outputs[k].name);
+        }
+    }
+    return VN_OK;
+}
+
+vn_status_t vn_run_items(vn_eval_t *e, const vn_graph_t *body, const char *where, int n_in, const vn_item_t *in, int n_out,
+                         vn_item_t *out) {
     vn_oracle_run_t *run = e->run;
     vn_scope_t scope = {.outer = run->scope};
     vn_status_t s = VN_OK;
-    for (int k = 0; k < n_out; ++k) out[k] = NULL;
+    for (int k = 0; k < n_out; ++k) out[k] = (vn_item_t){.value = NULL};
     if (n_in > body->n_inputs || n_out > body->n_outputs)
         return vn_eval_fail(e, VN_ERR_SHAPE, "body '%s' takes %d inputs and gives %d outputs, %d and %d are needed", where, body->n_inputs,
                             body->n_outputs, n_in, n_out);
-    for (int k = 0; k < n_in && s == VN_OK; ++k) s = vn_scope_put(&scope, body->inputs[k].name, vn_value_retain(in[k]), NULL, -1, e->err);
+    for (int k = 0; k < n_in && s == VN_OK; ++k) {
+        vn_ref_t *ref = NULL;
+        s = run->region ? vn_item_ref(e->err, &in[k], &ref) : VN_OK;
+        if (s == VN_OK) s = vn_scope_put(&scope, body->inputs[k].name, vn_value_retain(in[k].value), ref, -1, e->err);
+    }
     char own[1024], prefix[1024];
     row_path(run, e->node, own, sizeof own);
     snprintf(prefix, sizeof prefix, "%.900s/%s", own, where);
@@ -251,18 +284,8 @@ vn_status_t vn_run_body(vn_eval_t *e, const vn_graph_t *body, const char *where,
     if (s == VN_OK) s = vn_run_graph(run, &scope, body, e->err);
     run->depth--;
     run->prefix = saved;
-    for (int k = 0; k < n_out && s == VN_OK; ++k) {
-        const vn_tensor_t *given;
-        const vn_slot_t *slot = vn_scope_find(&scope, body->outputs[k].name, &given);
-        if (slot && slot->value) out[k] = vn_value_retain(slot->value);
-        else if (given) out[k] = vn_value_tensor(vn_tensor_retain(given));
-        else s = vn_eval_fail(e, VN_ERR_NOTFOUND, "body '%s': output %s was not computed", where, body->outputs[k].name);
-    }
-    if (s != VN_OK)
-        for (int k = 0; k < n_out; ++k) {
-            vn_value_free(out[k]);
-            out[k] = NULL;
-        }
+    if (s == VN_OK) s = take_items(e, &scope, body, where, n_out, out);
+    for (int k = 0; k < n_out && s != VN_OK; ++k) vn_item_clear(&out[k]);
     vn_scope_clear(&scope);
     return s;
 }
@@ -383,32 +406,48 @@ vn_status_t vn_oracle_steps(const vn_model_t *m, const vn_node_t *n, const vn_va
     return s;
 }
 
+static vn_status_t put_input(vn_scope_t *scope, const vn_graph_t *g, int i, vn_value_t *v, vn_error_t *err) {
+    if (!v && vn_graph_init(g, g->inputs[i].name)) return VN_OK;
+    if (!v) return vn_fail(err, VN_ERR_USAGE, "input '%s' is not given", g->inputs[i].name);
+    return vn_scope_put(scope, g->inputs[i].name, v, NULL, -1, err);
+}
+
 static vn_status_t put_inputs(vn_scope_t *scope, const vn_graph_t *g, const vn_bundle_t *inputs, vn_error_t *err) {
     for (int i = 0; i < g->n_inputs; ++i) {
         const vn_tensor_t *t = vn_bundle_find(inputs, g->inputs[i].name);
-        if (!t && vn_graph_init(g, g->inputs[i].name)) continue;
-        if (!t) return vn_fail(err, VN_ERR_USAGE, "input '%s' is not given", g->inputs[i].name);
-        vn_value_t *v = vn_value_tensor(vn_tensor_retain(t));
-        if (!v) return vn_fail(err, VN_ERR_NOMEM, "no memory");
-        VN_TRY(vn_scope_put(scope, g->inputs[i].name, v, NULL, -1, err));
+        vn_value_t *v = t ? vn_value_tensor(vn_tensor_retain(t)) : NULL;
+        if (t && !v) return vn_fail(err, VN_ERR_NOMEM, "no memory");
+        VN_TRY(put_input(scope, g, i, v, err));
     }
     return VN_OK;
 }
 
-vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_ref_t *refs,
-                             vn_error_t *err) {
+/* Inputs by name from a bundle, or, where that is NULL, by place from values. */
+static vn_status_t run_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_value_t *const *values, const vn_contract_t *c,
+                              int want, vn_ref_t *refs, vn_error_t *err) {
     vn_scope_t scope = {0};
     vn_oracle_run_t run = {
         .model = m, .contract = c, .want = want, .region = true, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""};
     const vn_graph_t *g = m->graph;
     for (int k = 0; k < g->n_outputs; ++k) refs[k] = (vn_ref_t){0};
-    vn_status_t s = put_inputs(&scope, g, inputs, err);
+    vn_status_t s = inputs ? put_inputs(&scope, g, inputs, err) : VN_OK;
+    for (int i = 0; !inputs && i < g->n_inputs && s == VN_OK; ++i) s = put_input(&scope, g, i, vn_value_retain(values[i]), err);
     if (s == VN_OK) s = vn_run_graph(&run, &scope, g, err);
     for (int k = 0; k < g->n_outputs && s == VN_OK; ++k) s = take_output(&scope, g->outputs[k].name, &refs[k], err);
     if (s != VN_OK)
         for (int k = 0; k < g->n_outputs; ++k) vn_ref_free(&refs[k]);
     vn_scope_clear(&scope);
     return s;
+}
+
+vn_status_t vn_oracle_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_ref_t *refs,
+                             vn_error_t *err) {
+    return run_region(m, inputs, NULL, c, want, refs, err);
+}
+
+vn_status_t vn_oracle_region_values(const vn_model_t *m, const vn_value_t *const *values, const vn_contract_t *c, int want, vn_ref_t *refs,
+                                    vn_error_t *err) {
+    return run_region(m, NULL, values, c, want, refs, err);
 }
 
 vn_status_t vn_oracle_trajectory(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_step_fn fn, void *ctx,

@@ -96,7 +96,7 @@ vn_exp_row_t vn_exp_row(int64_t n, const double *x, const double *err, double *w
     for (int64_t k = 0; k < n; ++k) w[k] = x[k] - r.max;
     vn_exp_array(w, n);
     r.total = vn_sum2(w, n);
-    for (int64_t k = 0; err && k < n; ++k) r.shift = err[k] > r.shift && x[k] > -INFINITY ? err[k] : r.shift;
+    for (int64_t k = 0; err && k < n; ++k) r.shift = err[k] > r.shift ? err[k] : r.shift; /* an exact -inf has error 0 */
     return r;
 }
 

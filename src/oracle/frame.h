@@ -55,6 +55,8 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
 /** Evaluates a model-local function as a region with the given operands. */
 vn_status_t vn_frame_function(vn_oracle_run_t *run, const vn_function_t *f, const vn_node_t *node, vn_arg_t *in, vn_ref_t *out,
                               vn_error_t *err);
+/** Every output of e makes no statement any more: something that decides it is uncertain. */
+vn_status_t vn_frame_void(vn_eval_t *e);
 void vn_arg_clear(vn_arg_t *arg); /* releases planes made on the way */
 /** Value of a ref as it flows on: tensor (retained) or nested. */
 vn_value_t *vn_ref_value(const vn_ref_t *r);

@@ -49,12 +49,32 @@ static double sigmoid_slope(const act_t *p, double lo, double hi) {
     return c * c / 4 * (1 + 0x1p-40);
 }
 static double sigmoid_error(const act_t *p, double x, double y) { return (void)x, 2 * p->t * p->u * fabs(y) + 3 * p->u + p->eta; }
+static double hard_swish(const act_t *p, double x) { return (void)p, isnan(x) ? x : x * fmin(fmax(x / 6 + 0.5, 0), 1); }
+/* The derivative grows from -1/2 at -3 to 3/2 at 3; outside it is 0 and 1. */
+static double hard_swish_slope(const act_t *p, double lo, double hi) {
+    (void)p;
+    if (hi <= -3) return 0;
+    if (lo >= 3) return 1;
+    return fmax(fabs(2 * fmax(lo, -3) + 3), fabs(2 * fmin(hi, 3) + 3)) / 6;
+}
+static double hard_swish_error(const act_t *p, double x, double y) {
+    return x <= -3 || x >= 3 ? 2 * p->u * fabs(y) : 3 * p->u * fabs(x) * (fabs(x) / 6 + 0.5) + p->u * fabs(y) + p->eta;
+}
+static double softsign(const act_t *p, double x) { return (void)p, isinf(x) ? copysign(1, x) : x / (1 + fabs(x)); }
+static double softsign_slope(const act_t *p, double lo, double hi) {
+    (void)p;
+    const double d = 1 + nearest(lo, hi);
+    return 1 / (d * d) * (1 + 0x1p-40);
+}
+static double softsign_error(const act_t *p, double x, double y) { return (void)x, 4 * p->u * fabs(y) + p->eta; }
 
 static const act_fn_t table[] = {
     {"Relu", NULL, 0, 0, relu, relu_slope, no_error},
     {"LeakyRelu", NULL, 0.01f, 0, leaky, leaky_slope, leaky_error},
     {"Clip", NULL, -INFINITY, INFINITY, clip, clip_slope, no_error},
     {"HardSigmoid", NULL, 0.2f, 0.5, hard, hard_slope, hard_error},
+    {"HardSwish", NULL, 0, 0, hard_swish, hard_swish_slope, hard_swish_error},
+    {"Softsign", NULL, 0, 0, softsign, softsign_slope, softsign_error},
     {"Tanh", "tanh", 0, 0, tanh_value, tanh_slope, budget_error},
     {"Sigmoid", "sigmoid", 0, 0, sigmoid, sigmoid_slope, sigmoid_error},
 };

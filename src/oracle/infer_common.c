@@ -161,7 +161,21 @@ typedef struct rule {
     { name, fn, param, type, NULL }
 #define MS(name, fn, param, type) \
     { name, fn, param, type, "com.microsoft" }
+#define ML(name, fn, param, type) \
+    { name, fn, param, type, "ai.onnx.ml" }
 static const rule_t rules[] = {
+    /* ai.onnx.ml */
+    ML("Binarizer", vn_rule_same, 1, TYPE_FIRST),
+    ML("Imputer", vn_rule_same, 1, TYPE_FIRST),
+    ML("LinearClassifier", vn_rule_ml_classes, 0, TYPE_NONE),
+    ML("LinearRegressor", vn_rule_ml_table, VN_ML_COLUMNS_TARGETS, VN_F32),
+    ML("Normalizer", vn_rule_same, 1, VN_F32),
+    ML("SVMClassifier", vn_rule_ml_classes, 0, TYPE_NONE),
+    ML("SVMRegressor", vn_rule_ml_table, VN_ML_COLUMNS_ONE, VN_F32),
+    ML("Scaler", vn_rule_same, 1, VN_F32),
+    ML("TreeEnsemble", vn_rule_ml_table, VN_ML_COLUMNS_N_TARGETS, TYPE_FIRST),
+    ML("TreeEnsembleClassifier", vn_rule_ml_classes, 0, TYPE_NONE),
+    ML("TreeEnsembleRegressor", vn_rule_ml_table, VN_ML_COLUMNS_N_TARGETS, VN_F32),
     /* elementwise, and what else keeps its shape */
     SAME("Abs"),
     SAME("Acos"),
@@ -244,6 +258,12 @@ static const rule_t rules[] = {
     MS("BiasGelu", vn_rule_same, 1, TYPE_FIRST),
     MS("RotaryEmbedding", vn_rule_same, 1, TYPE_FIRST),
     MS("SimplifiedLayerNormalization", vn_rule_normalised, 0, TYPE_FIRST),
+    MS("QuantizeLinear", vn_rule_same, 1, TYPE_NONE),
+    MS("DequantizeLinear", vn_rule_same, 1, TYPE_SECOND),
+    MS("QLinearSigmoid", vn_rule_same, 1, TYPE_FIRST),
+    MS("QLinearLeakyRelu", vn_rule_same, 1, TYPE_FIRST),
+    MS("QLinearSoftmax", vn_rule_same, 1, TYPE_FIRST),
+    MS("Trilu", vn_rule_same, 1, TYPE_FIRST),
     /* several operands of one shape */
     WIDE("Add"),
     TYPED("And", vn_rule_broadcast, 0, VN_BOOL),
@@ -268,6 +288,9 @@ static const rule_t rules[] = {
     WIDE("Sum"),
     TYPED("Where", vn_rule_broadcast, 0, TYPE_SECOND),
     TYPED("Xor", vn_rule_broadcast, 0, VN_BOOL),
+    MS("QLinearAdd", vn_rule_broadcast, 0, TYPE_FIRST), /* scales and zero points are single numbers */
+    MS("QLinearMul", vn_rule_broadcast, 0, TYPE_FIRST),
+    MS("QLinearWhere", vn_rule_broadcast, 0, TYPE_SECOND),
     /* movement and choice */
     RULE("Identity", vn_rule_identity),
     RULE("Reshape", vn_rule_reshape),
@@ -298,6 +321,9 @@ static const rule_t rules[] = {
     RULE("Size", vn_rule_size),
     RULE("Range", vn_rule_range),
     RULE("Col2Im", vn_rule_col2im),
+    MS("Pad", vn_rule_aligned, 0, TYPE_FIRST),
+    MS("GatherND", vn_rule_gather_nd, 0, TYPE_FIRST),
+    MS("Range", vn_rule_range, 0, TYPE_FIRST),
     /* products, windows, sums, signals */
     RULE_OF("MatMul", vn_rule_matmul, 1),
     TYPED("MatMulInteger", vn_rule_matmul, 1, VN_I32),
@@ -340,6 +366,8 @@ static const rule_t rules[] = {
     RULE("GridSample", vn_rule_grid_sample),
     RULE("AffineGrid", vn_rule_affine_grid),
     MS("FusedConv", vn_rule_convolution, 1, TYPE_FIRST),
+    MS("NhwcMaxPool", vn_rule_aligned, 0, TYPE_FIRST),
+    MS("GridSample", vn_rule_grid_sample, 0, TYPE_FIRST),
     MS("QLinearAveragePool", vn_rule_quantised_pool, 0, TYPE_FIRST),
     MS("QLinearGlobalAveragePool", vn_rule_quantised_pool, 1, TYPE_FIRST),
     MS("SkipLayerNormalization", vn_rule_skip_norm, 0, TYPE_FIRST),
@@ -351,6 +379,13 @@ static const rule_t rules[] = {
     MS("MatMulIntegerToFloat", vn_rule_matmul, 1, TYPE_NONE),
     MS("DynamicQuantizeMatMul", vn_rule_matmul, 1, VN_F32),
     RULE("DFT", vn_rule_dft),
+    /* texts and images */
+    WIDE("StringConcat"),
+    TYPED("StringSplit", vn_rule_split_text, 0, VN_STRING),
+    TYPED("StringNormalizer", vn_rule_normalise_text, 0, VN_STRING),
+    TYPED("RegexFullMatch", vn_rule_same, 1, VN_BOOL),
+    TYPED("TfIdfVectorizer", vn_rule_ngrams, 0, VN_F32),
+    TYPED("ImageDecoder", vn_rule_image, 0, VN_U8),
     /* sequences and optionals */
     RULE("SequenceConstruct", vn_rule_sequence),
     RULE("SequenceEmpty", vn_rule_sequence_empty),

@@ -58,7 +58,12 @@ vn_status_t vn_fact_value(vn_fact_t *f, vn_value_t *v, vn_error_t *err) {
     vn_fact_clear(f);
     if (!v) return vn_fail(err, VN_ERR_NOMEM, "inference: no memory for %s", f->v.name ? f->v.name : "a value");
     bool first = true;
-    f->v.kind = v->kind == VN_VALUE_TENSOR ? VN_TYPE_TENSOR : v->kind == VN_VALUE_SEQUENCE ? VN_TYPE_SEQUENCE : VN_TYPE_OPTIONAL;
+    static const vn_type_kind_t kinds[] = {[VN_VALUE_ABSENT] = VN_TYPE_OPTIONAL,
+                                           [VN_VALUE_TENSOR] = VN_TYPE_TENSOR,
+                                           [VN_VALUE_SEQUENCE] = VN_TYPE_SEQUENCE,
+                                           [VN_VALUE_OPTIONAL] = VN_TYPE_OPTIONAL,
+                                           [VN_VALUE_MAP] = VN_TYPE_MAP};
+    f->v.kind = kinds[v->kind];
     f->v.dtype = v->elem;
     f->v.length = v->kind == VN_VALUE_TENSOR ? 1 : v->count;
     note_item(f, v, &first);

@@ -78,6 +78,15 @@ vn_status_t vn_rule_embed_norm(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_ms_attention(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_multi_head(vn_infer_node_t *n, int param);
 vn_status_t vn_rule_group_query(vn_infer_node_t *n, int param);
+/* infer_text.c */
+vn_status_t vn_rule_split_text(vn_infer_node_t *n, int param);
+vn_status_t vn_rule_normalise_text(vn_infer_node_t *n, int param);
+vn_status_t vn_rule_ngrams(vn_infer_node_t *n, int param);
+vn_status_t vn_rule_image(vn_infer_node_t *n, int param);
+/* infer_ml.c */
+enum { VN_ML_COLUMNS_ONE, VN_ML_COLUMNS_TARGETS, VN_ML_COLUMNS_N_TARGETS };
+vn_status_t vn_rule_ml_table(vn_infer_node_t *n, int columns); /* [rows, columns], how many by an attribute */
+vn_status_t vn_rule_ml_classes(vn_infer_node_t *n, int param); /* labels and scores */
 /* infer_sequence.c */
 vn_status_t vn_rule_sequence(vn_infer_node_t *n, int param); /* SequenceConstruct */
 vn_status_t vn_rule_sequence_empty(vn_infer_node_t *n, int param);

@@ -50,6 +50,7 @@ vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const
         s.mu = m.hi;
         s.mu_lo = m.lo;
         M = t.abs / count;
+        s.size = M;
         s.finite = isfinite(s.mu);
     }
     const double mean_d2 = vn_sum2_squares(x, n, s.mu, s.mu_lo).hi / count;
@@ -177,11 +178,13 @@ static void on_row(void *ctx, const vn_row_t *row) {
     const int64_t n = row->n, i = row->index;
     vn_norm_stats_t s = vn_norm_stats(rule, x, err, n, run->bound, run->variance, row->work);
     const double scale = u > 0 ? 0x1p-53 / u : 0;
-    double mean_var = 0;
+    double mean_var = 0, big = 0;
+    for (int64_t k = 0; j->summed && k < n; ++k) big = fmax(big, fabs(x[k]));
     for (int64_t k = 0; x_var && k < n; ++k) mean_var += x_var[k] / ((double)n * (double)n);
     put(run->mean, i, s.mu, s.d_mu + s.shift, s.d_mu + s.shift, s.var_mu + mean_var, s.overflow);
     const double under = rule->outside ? s.var : s.var + rule->epsilon;
     const double r_var = s.r * s.r * (s.var_var / (4 * under * under) + 0.18 * u * u * 2.25);
+    if (run->mean && run->mean->own) run->mean->own[i] = isfinite(s.mu) ? 0x1p-52 * fabs(s.mu) + 0x1p-100 * s.size : 0;
     put(run->inv, i, s.finite ? s.r : NAN, s.r * s.rel, s.r * s.rel_one, r_var, s.overflow);
     for (int64_t k = 0; k < n; ++k) {
         double g = 1, b = 0;
@@ -200,14 +203,26 @@ static void on_row(void *ctx, const vn_row_t *row) {
         if (row->out[1]) row->out[1][k] = o.bound;
         if (row->out[2]) row->out[2][k] = fmax(o.wide, o.bound);
         if (row->out[3]) row->out[3][k] = o.var;
-        if (row->out[4]) row->out[4][k] = (isfinite(o.bound) ? o.bound * scale : 0) + 0x1p-51 * fabs(o.y);
+        if (row->out[4] && run->f64) row->out[4][k] = (isfinite(o.bound) ? o.bound * scale : 0) + 0x1p-51 * fabs(o.y);
+        if (row->out[4] && j->summed) { /* each x is off by 2^-52 of itself: directly, through the mean, through the variance */
+            const double moved = fabs(g) * s.r * (fabs(x[k]) + s.size + 2 * fabs((x[k] - s.mu) * s.r) * big);
+            row->out[4][k] += 0x1p-48 * fabs(o.y) + 0x1p-49 * fabs(b) + 0x1p-51 * moved;
+        }
         if (row->out[5]) row->out[5][k] = s.overflow;
     }
+}
+
+static double largest(const double *p, int64_t n) {
+    double m = 0;
+    for (int64_t i = 0; p && i < n; ++i) m = fabs(p[i]) > m ? fabs(p[i]) : m;
+    return m;
 }
 
 static vn_status_t stat_output(vn_eval_t *e, const vn_norm_job_t *j, int k, bool second) {
     VN_TRY(vn_out_float(e, k, j->stash, j->stat_rank, j->stat_dims));
     e->out[k].terms = j->rows.n;
+    e->out[k].own_rel = 0x1p-50; /* of 1/deviation: 8 half units */
+    if (k == j->k_mean) VN_TRY(vn_out_own(e, k));
     if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_flags(e, k));
     return second ? vn_out_wide(e, k, "one-pass-variance") : VN_OK;
 }
@@ -215,10 +230,17 @@ static vn_status_t stat_output(vn_eval_t *e, const vn_norm_job_t *j, int k, bool
 vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *j, vn_dtype_t type, int rank, const int64_t *dims) {
     const bool bound = e->want >= VN_WANT_BOUND, second = bound && e->contract->tier != VN_TIER_IEEE;
     VN_TRY(vn_out_float(e, j->k_out, type, rank, dims));
+    if (e->refine) return vn_norm_refine(e, j);
     vn_ref_t *r = &e->out[j->k_out];
     r->terms = j->rows.n;
+    /* In f64 the product gamma d r is wrong by less than 16 half units, then the sum rounds; |product| <= |y| + |beta| (claim PREC-4). */
+    r->own_rel = 0x1p-48;
+    r->own_abs = 0x1p-49 * largest(j->beta, j->layout == VN_NORM_PLANE     ? r->count
+                                            : j->layout == VN_NORM_CHANNEL ? j->groups * j->channels
+                                                                           : j->rows.n);
     if (second && (j->rule.mean || j->rule.u_store > 0)) VN_TRY(vn_out_wide(e, j->k_out, j->note));
-    if (bound && j->rule.a->p == 53) VN_TRY(vn_out_own(e, j->k_out));
+    const bool f64 = bound && j->rule.a->p == 53;
+    if (f64 || j->summed) VN_TRY(vn_out_own(e, j->k_out));
     const bool mean = vn_out_named(e, j->k_mean), inv = vn_out_named(e, j->k_inv);
     if (mean) VN_TRY(stat_output(e, j, j->k_mean, false));
     if (inv) VN_TRY(stat_output(e, j, j->k_inv, second && j->rule.mean));
@@ -227,7 +249,8 @@ vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *j, vn_dtype_t type, int ran
                  .mean = mean ? &e->out[j->k_mean] : NULL,
                  .inv = inv ? &e->out[j->k_inv] : NULL,
                  .bound = bound,
-                 .variance = e->want >= VN_WANT_VARIANCE};
+                 .variance = e->want >= VN_WANT_VARIANCE,
+                 .f64 = f64};
     double *over = bound ? vn_alloc((size_t)(r->count ? r->count : 1), sizeof *over) : NULL;
     if (bound && !over) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     const bool plane = j->layout == VN_NORM_PLANE;

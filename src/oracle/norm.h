@@ -25,6 +25,7 @@ typedef struct vn_norm_stats {
     double d_mu, d_var, d_var_one; /* bounds on the computed mean and variance: two passes; one pass */
     double rel, rel_one;           /* R of the sheet; +Inf: void */
     double shift;                  /* mean operand uncertainty */
+    double size;                   /* mean |x| */
     double var_mu, var_var;        /* variances of the computed mean and variance */
     bool finite, overflow;         /* overflow: an allowed intermediate may leave its format */
 } vn_norm_stats_t;
@@ -48,6 +49,8 @@ typedef struct vn_norm_job {
     vn_norm_rule_t rule;
     vn_rows_t rows;
     const double *x, *err, *x_var;
+    const double *x_lo;         /* what x leaves behind, where single elements are asked for in more digits; NULL: nothing */
+    bool summed;                /* x is itself a sum, rounded in f64 */
     const double *gamma, *beta; /* NULL: 1, 0 */
     vn_norm_layout_t layout;
     int64_t groups, channels, inner; /* CHANNEL: row r, element k uses (r % groups) * channels + k / inner */
@@ -58,6 +61,8 @@ typedef struct vn_norm_job {
     const char *note; /* of the second tier */
 } vn_norm_job_t;
 vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *job, vn_dtype_t type, int rank, const int64_t *dims);
+/** Answers e->refine (refine_norm.c); vn_norm_run calls it. Scale and bias layouts as above. */
+vn_status_t vn_norm_refine(vn_eval_t *e, const vn_norm_job_t *job);
 
 bool vn_out_named(const vn_eval_t *e, int k); /* output k exists and has a name */
 /** Scale and bias operands k_gamma, k_beta broadcast to the shape of the normalised tensor where they are not [n] already. */

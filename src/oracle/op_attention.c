@@ -302,6 +302,7 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
         output_dims(p, 3, &rank, dims);
         VN_TRY(vn_out_float(e, 3, e->in[0].t->dtype, rank, dims));
     }
+    if (e->refine) return vn_refine_attention(&a);
     VN_TRY(vn_attention_run(&a));
     VN_TRY(present(e, p, 1, 4, 1, p->size));
     VN_TRY(present(e, p, 2, 5, 2, p->v_size));
@@ -330,9 +331,9 @@ vn_status_t vn_eval_attention(vn_eval_t *e) {
 
 enum { P = VN_OP_PROPAGATES };
 static const vn_op_t rows[] = {
-    {"", "Attention", 23, 23, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
-    {"", "Attention", 24, 24, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
-    {"", "Attention", 25, 0, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
+    {"", "Attention", 23, 23, VN_CLASS_COMPOSITE, P | VN_OP_REFINES, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
+    {"", "Attention", 24, 24, VN_CLASS_COMPOSITE, P | VN_OP_REFINES, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
+    {"", "Attention", 25, 0, VN_CLASS_COMPOSITE, P | VN_OP_REFINES, "ATTN-1", vn_eval_attention, vn_infer_attention, 0},
     {"", "RotaryEmbedding", 23, 0, VN_CLASS_COMPOSITE, P, "ATTN-2", vn_eval_rotary, vn_infer_rotary, 0},
     {"", "LinearAttention", 27, 0, VN_CLASS_COMPOSITE, 0, "ATTN-4", vn_eval_linear_attention, vn_infer_linear_attention, 0},
     {"", "CausalConvWithState", 27, 0, VN_CLASS_CONTRACTION, 0, "ATTN-5", vn_eval_causal_conv, vn_infer_causal_conv, 0},

@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "oracle/attention_planes.h"
+#include "oracle/ms.h"
 
 typedef struct parts {
     vn_head_plane_t q, k, v;
     double *mask; /* key padding as an additive plane */
+    vn_dtype_t type;
 } parts_t;
 
 static void parts_free(parts_t *p) {
@@ -22,14 +24,20 @@ static void parts_free(parts_t *p) {
 
 static bool named(const vn_eval_t *e, int k) { return k < e->n_out && *e->node->outputs[k]; }
 
-/* Integer masks of every shape the operators know, as [batch or 1, 1, queries or 1, keys] of 0 and mask_filter_value. */
+/*
+ * Integer masks of every shape the operators know, as [batch or 1, 1, queries or 1, keys] of 0 and mask_filter_value: [batch] ends, [2 batch] ends
+ * and starts, [3 batch + 2] ends and two running sums that say the same, [batch, keys], [batch, queries, keys]. [batch, 1] and [1, 1] stand
+ * for no mask, unless the first is the mask of one key.
+ */
 static vn_status_t key_mask(vn_eval_t *e, int k, int64_t batch, int64_t queries, int64_t keys, parts_t *p, vn_score_bias_t *out) {
     if (!vn_has(e, k)) return VN_OK;
     const vn_tensor_t *t = e->in[k].t;
     const double filter = vn_node_float(e->node, "mask_filter_value", -10000.0f);
-    const bool ends = t->rank == 1 && t->count == batch, both = t->rank == 1 && t->count == 2 * batch;
+    const bool both = t->rank == 1 && t->count == 2 * batch,
+               ends = t->rank == 1 && (t->count == batch || (t->count == 3 * batch + 2 && !both));
     const bool flat = t->rank == 2 && t->dims[0] == batch && t->dims[1] == keys,
                full = t->rank == 3 && t->dims[0] == batch && t->dims[1] == queries && t->dims[2] == keys;
+    if (!flat && t->rank == 2 && t->dims[1] == 1 && (t->dims[0] == 1 || t->dims[0] == batch)) return VN_OK;
     if (!ends && !both && !flat && !full) {
         char text[120];
         vn_tensor_describe(t, text, sizeof text);
@@ -100,10 +108,10 @@ static vn_status_t run(vn_eval_t *e, parts_t *p, int64_t past, int k_mask, int k
     for (int64_t b = 0; b < B; ++b) offset[b] = past;
     VN_TRY(key_mask(e, k_mask, B, S, T, p, &a.bias[0]));
     VN_TRY(score_bias(e, k_bias, B, N, S, T, &a.bias[1]));
-    VN_TRY(vn_out_float(e, 0, e->in[0].t->dtype, 3, dims));
+    VN_TRY(vn_out_float(e, 0, p->type, 3, dims));
     if (k_tap >= 0) {
         const int64_t shape[4] = {B, N, S, T};
-        VN_TRY(vn_out_float(e, k_tap, e->in[0].t->dtype, 4, shape));
+        VN_TRY(vn_out_float(e, k_tap, p->type, 4, shape));
     }
     return vn_attention_run(&a);
 }
@@ -180,6 +188,20 @@ static vn_status_t multi_parts(vn_eval_t *e, int64_t heads, parts_t *p) {
     return VN_OK;
 }
 
+/* The first `rows` rows of a cache [batch, heads, room, size] come before p. */
+static vn_status_t join_cache(vn_eval_t *e, const double *cache, int64_t room, int64_t rows, vn_head_plane_t *p) {
+    if (rows == room) return vn_head_join(e, cache, rows, p);
+    const int64_t heads = p->batch * p->heads;
+    double *part = vn_alloc((size_t)(heads * rows * p->size) + 1, sizeof *part);
+    if (!part) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    for (int64_t g = 0; g < heads; ++g)
+        memcpy(part + g * rows * p->size, cache + g * room * p->size, (size_t)(rows * p->size) * sizeof *part);
+    const vn_status_t s = vn_head_join(e, part, rows, p);
+    vn_free(part);
+    return s;
+}
+
+/* Past and present share a buffer: *rows of it are filled; otherwise all. */
 static vn_status_t past_of(vn_eval_t *e, int k, vn_head_plane_t *p, int64_t *rows) {
     const vn_tensor_t *t = e->in[k].t;
     if (t->rank != 4 || t->dims[0] != p->batch || t->dims[1] != p->heads || t->dims[3] != p->size)
@@ -187,16 +209,45 @@ static vn_status_t past_of(vn_eval_t *e, int k, vn_head_plane_t *p, int64_t *row
     const double *x = vn_arg_f64(e, k);
     if (!x) return VN_ERR_NOMEM;
     *rows = t->dims[2];
-    return vn_head_join(e, x, t->dims[2], p);
+    if (vn_has(e, M_PAST_LENGTH)) {
+        if (e->in[M_PAST_LENGTH].t->count != 1) return vn_eval_fail(e, VN_ERR_SHAPE, "past_sequence_length must be one number");
+        *rows = vn_arg_int(e, M_PAST_LENGTH, 0);
+        if (*rows < 0 || *rows > t->dims[2] || p->length > t->dims[2] - *rows)
+            return vn_eval_fail(e, VN_ERR_RANGE, "%lld filled and %lld new rows in a buffer of %lld", (long long)*rows,
+                                (long long)p->length, (long long)t->dims[2]);
+    }
+    return join_cache(e, x, t->dims[2], *rows, p);
+}
+
+/* Present as output k: the plane, or the shared buffer, whose rows behind the filled ones are unspecified. */
+static vn_status_t present_of(vn_eval_t *e, int k, int k_past, const vn_head_plane_t *p) {
+    const vn_dtype_t type = e->in[M_QUERY].t->dtype;
+    if (!named(e, k) || !vn_has(e, k_past) || !vn_has(e, M_PAST_LENGTH)) return vn_head_output(e, k, type, p);
+    const int64_t room = e->in[k_past].t->dims[2], dims[4] = {p->batch, p->heads, room, p->size};
+    const double *cache = vn_arg_f64(e, k_past);
+    if (!cache) return VN_ERR_NOMEM;
+    VN_TRY(vn_out_float(e, k, type, 4, dims));
+    VN_TRY(vn_out_flags(e, k));
+    vn_ref_t *r = &e->out[k];
+    for (int64_t i = 0; i < r->count; ++i) {
+        const int64_t group = i / (room * p->size), row = i / p->size % room, from = (group * p->length + row) * p->size + i % p->size;
+        const bool filled = row < p->length;
+        r->value[i] = filled ? p->v[from] : cache[i];
+        if (!filled) r->flags[i] = VN_EL_VOID;
+        if (r->bound) r->bound[i] = filled ? p->e[from] : 0;
+        if (r->var) r->var[i] = filled ? p->e[from] * p->e[from] / 3 : 0;
+    }
+    vn_flags_settle(e, k);
+    return VN_OK;
 }
 
 vn_status_t vn_eval_multi_head(vn_eval_t *e) {
     const int64_t heads = vn_node_int(e->node, "num_heads", 0);
     if (heads < 1) return vn_eval_fail(e, VN_ERR_RANGE, "num_heads %lld", (long long)heads);
-    if (vn_has(e, M_PAST_LENGTH) || vn_has(e, M_CACHE))
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
+    if (vn_has(e, M_CACHE)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "cache_indirection: the beams of a search");
+    if (vn_has(e, M_PAST_LENGTH) && !vn_has(e, M_PAST_KEY)) return vn_eval_fail(e, VN_ERR_USAGE, "past_sequence_length without past_key");
     if (vn_has(e, M_PAST_KEY) != vn_has(e, M_PAST_VALUE)) return vn_eval_fail(e, VN_ERR_SHAPE, "past_key and past_value belong together");
-    parts_t p = {0};
+    parts_t p = {.type = e->in[0].t->dtype};
     int64_t past = 0;
     vn_status_t s = multi_parts(e, heads, &p);
     if (s == VN_OK && vn_has(e, M_PAST_KEY)) s = past_of(e, M_PAST_KEY, &p.k, &past);
@@ -204,8 +255,8 @@ vn_status_t vn_eval_multi_head(vn_eval_t *e) {
     int64_t *offset = s == VN_OK ? vn_alloc((size_t)p.q.batch + 1, sizeof *offset) : NULL;
     if (s == VN_OK && !offset) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     if (s == VN_OK) s = run(e, &p, past, M_MASK, M_SCORES, named(e, 3) ? 3 : -1, offset);
-    if (s == VN_OK) s = vn_head_output(e, 1, e->in[0].t->dtype, &p.k);
-    if (s == VN_OK) s = vn_head_output(e, 2, e->in[0].t->dtype, &p.v);
+    if (s == VN_OK) s = present_of(e, 1, M_PAST_KEY, &p.k);
+    if (s == VN_OK) s = present_of(e, 2, M_PAST_VALUE, &p.v);
     vn_free(offset);
     parts_free(&p);
     return s;
@@ -214,11 +265,20 @@ vn_status_t vn_eval_multi_head(vn_eval_t *e) {
 /* ---- Attention: projections inside ---- */
 
 enum { A_INPUT, A_WEIGHTS, A_BIAS, A_MASK, A_PAST, A_SCORES, A_PAST_LENGTH };
+enum { Q_INPUT, Q_WEIGHTS, Q_BIAS, Q_INPUT_SCALE, Q_WEIGHT_SCALE, Q_MASK, Q_INPUT_ZERO, Q_WEIGHT_ZERO, Q_PAST };
 
 typedef struct projection {
     double *y, *err; /* [batch * length, columns] */
     int64_t columns;
 } projection_t;
+
+static vn_status_t projection_new(vn_eval_t *e, const vn_tensor_t *x, const vn_tensor_t *w, projection_t *p, int64_t *count) {
+    p->columns = w->dims[1];
+    if (!vn_i64_mul(x->dims[0] * x->dims[1], p->columns, count)) return vn_eval_fail(e, VN_ERR_RANGE, "the projection is too large");
+    p->y = vn_alloc((size_t)*count + 1, sizeof *p->y);
+    p->err = vn_alloc((size_t)*count + 1, sizeof *p->err);
+    return p->y && p->err ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+}
 
 static vn_status_t project(vn_eval_t *e, projection_t *p) {
     const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
@@ -226,11 +286,7 @@ static vn_status_t project(vn_eval_t *e, projection_t *p) {
     const double *bias = vn_has(e, A_BIAS) ? vn_arg_f64(e, A_BIAS) : NULL, *xs, *ws;
     double *own_x = NULL, *own_w = NULL;
     int64_t count;
-    p->columns = n;
-    if (!vn_i64_mul(rows, n, &count)) return vn_eval_fail(e, VN_ERR_RANGE, "the projection is too large");
-    p->y = vn_alloc((size_t)count + 1, sizeof *p->y);
-    p->err = vn_alloc((size_t)count + 1, sizeof *p->err);
-    if (!p->y || !p->err) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    VN_TRY(projection_new(e, x, w, p, &count));
     vn_status_t s = vn_read_operand(e, 0, vn_arg_f64(e, A_INPUT), x->count, x->dtype, &xs, &own_x);
     if (s == VN_OK) s = vn_read_operand(e, 1, vn_arg_f64(e, A_WEIGHTS), w->count, w->dtype, &ws, &own_w);
     if (s == VN_OK) {
@@ -248,7 +304,46 @@ static vn_status_t project(vn_eval_t *e, projection_t *p) {
     return s;
 }
 
-static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, parts_t *p, int64_t *past) {
+/*
+ * Claim MS-11, QAttention: the sums of (x - zx)(w - zw) are exact integers; scales and bias add roundings: v = sum sx sw, E = g(4)|v| + u(|v|
+ * + |b|). This enters ATTN-1 as uncertainty of Q, K and V, as the projections of Attention do.
+ */
+static vn_status_t project_codes(vn_eval_t *e, projection_t *p) {
+    const vn_tensor_t *x = e->in[Q_INPUT].t, *w = e->in[Q_WEIGHTS].t;
+    const int64_t rows = x->dims[0] * x->dims[1], in = x->dims[2], n = w->dims[1], scales = e->in[Q_WEIGHT_SCALE].t->count,
+                  zeros = vn_has(e, Q_WEIGHT_ZERO) ? e->in[Q_WEIGHT_ZERO].t->count : 1;
+    if (e->in[Q_INPUT_SCALE].t->count != 1 || (vn_has(e, Q_INPUT_ZERO) && e->in[Q_INPUT_ZERO].t->count != 1) ||
+        (scales != 1 && scales != n) || (zeros != 1 && zeros != n))
+        return vn_eval_fail(e, VN_ERR_SHAPE, "scales and zero points must be one number, those of the weights one for each column");
+    const double *bias = vn_arg_f64(e, Q_BIAS), *sw = vn_arg_f64(e, Q_WEIGHT_SCALE),
+                 *zw = vn_has(e, Q_WEIGHT_ZERO) ? vn_arg_f64(e, Q_WEIGHT_ZERO) : NULL, u = vn_u(e),
+                 sx = vn_tensor_get_f64(e->in[Q_INPUT_SCALE].t, 0),
+                 zx = vn_has(e, Q_INPUT_ZERO) ? (double)vn_arg_int(e, Q_INPUT_ZERO, 0) : 0;
+    if (!bias || !sw || (vn_has(e, Q_WEIGHT_ZERO) && !zw)) return VN_ERR_NOMEM;
+    int64_t count;
+    VN_TRY(projection_new(e, x, w, p, &count));
+    double *xs = vn_alloc((size_t)x->count + 1, sizeof *xs), *ws = vn_alloc((size_t)w->count + 1, sizeof *ws);
+    vn_status_t s = xs && ws ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    if (s == VN_OK) {
+        vn_tensor_to_f64(x, xs);
+        vn_tensor_to_f64(w, ws);
+        for (int64_t i = 0; i < x->count; ++i) xs[i] -= zx;
+        for (int64_t i = 0; zw && i < w->count; ++i) ws[i] -= zw[zeros == 1 ? 0 : i % n];
+        if (count && in) vn_dgemm(rows, n, in, xs, in, false, ws, n, false, p->y, n, false);
+    }
+    for (int64_t i = 0; s == VN_OK && i < count; ++i) {
+        const double v = p->y[i] * sx * sw[scales == 1 ? 0 : i % n], b = bias[i % n];
+        p->y[i] = v + b;
+        p->err[i] = vn_gamma(4, u) * fabs(v) + u * (1 + 4 * u) * (fabs(v) + fabs(b)) + vn_eta(e) * (1 + fabs(v));
+    }
+    vn_free(xs);
+    vn_free(ws);
+    return s;
+}
+
+typedef vn_status_t (*project_fn)(vn_eval_t *e, projection_t *p);
+
+static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, project_fn fn, int k_past, parts_t *p, int64_t *past) {
     const vn_tensor_t *x = e->in[A_INPUT].t;
     projection_t r = {0};
     int64_t count = 0;
@@ -258,7 +353,7 @@ static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, parts_t *p, int64_t
     if (Q < 1 || V < 1 || Q % heads || V % heads || 2 * Q + V != n)
         return vn_eval_fail(e, VN_ERR_SHAPE, "hidden sizes %lld and %lld over %lld heads and %lld columns", (long long)Q, (long long)V,
                             (long long)heads, (long long)n);
-    vn_status_t s = project(e, &r);
+    vn_status_t s = fn(e, &r);
     const vn_head_source_t from = {.at = r.y, .err = r.err, .sb = S * n, .si = n, .sh = Q / heads};
     vn_head_source_t k = from, v = from;
     k.offset = Q;
@@ -274,9 +369,9 @@ static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, parts_t *p, int64_t
     }
     vn_free(r.y);
     vn_free(r.err);
-    if (s != VN_OK || !vn_has(e, A_PAST)) return s;
-    const vn_tensor_t *t = e->in[A_PAST].t;
-    const double *at = vn_arg_f64(e, A_PAST);
+    if (s != VN_OK || !vn_has(e, k_past)) return s;
+    const vn_tensor_t *t = e->in[k_past].t;
+    const double *at = vn_arg_f64(e, k_past);
     if (!at) return VN_ERR_NOMEM;
     if (t->rank != 5 || t->dims[0] != 2 || t->dims[1] != B || t->dims[2] != heads || t->dims[4] != Q / heads || Q != V)
         return vn_eval_fail(e, VN_ERR_SHAPE, "past must be [2, batch, heads, length, size]");
@@ -288,7 +383,7 @@ static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, parts_t *p, int64_t
 static vn_status_t present(vn_eval_t *e, const parts_t *p) {
     if (!named(e, 1)) return VN_OK;
     const int64_t dims[5] = {2, p->k.batch, p->k.heads, p->k.length, p->k.size};
-    VN_TRY(vn_out_float(e, 1, e->in[0].t->dtype, 5, dims));
+    VN_TRY(vn_out_float(e, 1, p->type, 5, dims));
     vn_ref_t *r = &e->out[1];
     const int64_t half = r->count / 2;
     for (int64_t i = 0; i < r->count; ++i) {
@@ -300,7 +395,13 @@ static vn_status_t present(vn_eval_t *e, const parts_t *p) {
     return VN_OK;
 }
 
-vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
+typedef struct packed_form {
+    project_fn project;
+    int k_past, k_mask, k_scores;
+    vn_dtype_t type;
+} packed_form_t;
+
+static vn_status_t packed(vn_eval_t *e, const packed_form_t *f) {
     const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
     const int64_t heads = vn_node_int(e->node, "num_heads", 0);
     if (x->rank != 3 || w->rank != 2 || w->dims[0] != x->dims[2] || heads < 1)
@@ -309,18 +410,31 @@ vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
         return vn_eval_fail(e, VN_ERR_SHAPE, "bias has %lld entries for %lld columns", (long long)e->in[A_BIAS].t->count,
                             (long long)w->dims[1]);
     if (vn_node_int(e->node, "do_rotary", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "rotary embedding inside Attention");
-    if (vn_node_int(e->node, "past_present_share_buffer", 0) || vn_has(e, A_PAST_LENGTH))
+    if (vn_node_int(e->node, "past_present_share_buffer", 0))
         return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
-    parts_t p = {0};
+    parts_t p = {.type = f->type};
     int64_t past = 0;
-    vn_status_t s = packed_parts(e, heads, &p, &past);
+    vn_status_t s = packed_parts(e, heads, f->project, f->k_past, &p, &past);
     int64_t *offset = s == VN_OK ? vn_alloc((size_t)p.q.batch + 1, sizeof *offset) : NULL;
     if (s == VN_OK && !offset) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-    if (s == VN_OK) s = run(e, &p, past, A_MASK, A_SCORES, -1, offset);
+    if (s == VN_OK) s = run(e, &p, past, f->k_mask, f->k_scores, -1, offset);
     if (s == VN_OK) s = present(e, &p);
     vn_free(offset);
     parts_free(&p);
     return s;
+}
+
+vn_status_t vn_eval_packed_attention(vn_eval_t *e) {
+    if (vn_has(e, A_PAST_LENGTH)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "buffers shared between past and present");
+    return packed(e, &(packed_form_t){project, A_PAST, A_MASK, A_SCORES, e->in[A_INPUT].t->dtype});
+}
+
+vn_status_t vn_eval_ms_qattention(vn_eval_t *e) {
+    for (int k = Q_INPUT; k <= Q_WEIGHTS; ++k)
+        if (!vn_dtype_is_int(e->in[k].t->dtype) || vn_dtype_bits(e->in[k].t->dtype) > 8)
+            return vn_eval_fail(e, VN_ERR_DTYPE, "input %d is %s; 8-bit codes are needed", k, vn_dtype_name(e->in[k].t->dtype));
+    if (!vn_dtype_is_float(e->in[Q_BIAS].t->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "the bias is no float");
+    return packed(e, &(packed_form_t){project_codes, Q_PAST, Q_MASK, e->n_in, e->in[Q_BIAS].t->dtype});
 }
 
 /* ---- shapes ---- */
@@ -340,21 +454,25 @@ vn_status_t vn_infer_multi_head(vn_eval_t *e) {
     const int64_t past = vn_has(e, M_PAST_KEY) && e->in[M_PAST_KEY].t->rank == 4 ? e->in[M_PAST_KEY].t->dims[2] : 0,
                   T = past + (one ? S : k->dims[turned ? 2 : 1]);
     vn_infer_put(e, 0, q->dtype, 3, (int64_t[]){B, S, heads * hv});
-    vn_infer_put(e, 1, q->dtype, 4, (int64_t[]){B, heads, T, h});
-    vn_infer_put(e, 2, q->dtype, 4, (int64_t[]){B, heads, T, hv});
-    vn_infer_put(e, 3, q->dtype, 4, (int64_t[]){B, heads, S, T});
+    const bool shared = past && vn_has(e, M_PAST_LENGTH); /* the buffer stays as it is */
+    vn_infer_put(e, 1, q->dtype, 4, (int64_t[]){B, heads, shared ? past : T, h});
+    vn_infer_put(e, 2, q->dtype, 4, (int64_t[]){B, heads, shared ? past : T, hv});
+    if (!shared) vn_infer_put(e, 3, q->dtype, 4, (int64_t[]){B, heads, S, T});
     return VN_OK;
 }
 
-vn_status_t vn_infer_packed_attention(vn_eval_t *e) {
+static vn_status_t infer_packed(vn_eval_t *e, int k_past, vn_dtype_t type) {
     const vn_tensor_t *x = e->in[A_INPUT].t, *w = e->in[A_WEIGHTS].t;
     int64_t count = 0;
     const int64_t *sizes = vn_node_ints(e->node, "qkv_hidden_sizes", &count), heads = vn_node_int(e->node, "num_heads", 0);
     if (x->rank != 3 || w->rank != 2 || heads < 1)
         return vn_eval_fail(e, VN_ERR_SHAPE, "input [batch, length, in] and weights [in, columns] are needed");
     const int64_t V = count == 3 ? sizes[2] : w->dims[1] / 3,
-                  past = vn_has(e, A_PAST) && e->in[A_PAST].t->rank == 5 ? e->in[A_PAST].t->dims[3] : 0;
-    vn_infer_put(e, 0, x->dtype, 3, (int64_t[]){x->dims[0], x->dims[1], V});
-    vn_infer_put(e, 1, x->dtype, 5, (int64_t[]){2, x->dims[0], heads, past + x->dims[1], V / heads});
+                  past = vn_has(e, k_past) && e->in[k_past].t->rank == 5 ? e->in[k_past].t->dims[3] : 0;
+    vn_infer_put(e, 0, type, 3, (int64_t[]){x->dims[0], x->dims[1], V});
+    vn_infer_put(e, 1, type, 5, (int64_t[]){2, x->dims[0], heads, past + x->dims[1], V / heads});
     return VN_OK;
 }
+
+vn_status_t vn_infer_packed_attention(vn_eval_t *e) { return infer_packed(e, A_PAST, e->in[A_INPUT].t->dtype); }
+vn_status_t vn_infer_ms_qattention(vn_eval_t *e) { return infer_packed(e, Q_PAST, e->in[Q_BIAS].t->dtype); }

@@ -1,7 +1,8 @@
 /* op_attention_gqa.c -- com.microsoft GroupQueryAttention: grouped heads, a cache that grows or stands in a buffer, rotary embedding inside.
  *
  * Sample b holds T = seqlens_k[b] + 1 tokens after this step; new token i has position P + i with P = T - length (0 in a first prompt, whose
- * samples may be padded on the right). Queries of padding are unspecified: void.
+ * samples may be padded on the right). With query_seqlens, sample b has Q = query_seqlens[b] new tokens, P = T - Q, and padding behind them.
+ * Queries of padding are unspecified: void.
  * Claim ATTN-3: rotated components are off by g(2) (|c x1| + |s x2|) + eta; this enters ATTN-1 as uncertainty of Q and K.
  */
 #include <math.h>
@@ -32,7 +33,7 @@ enum {
 typedef struct gqa {
     int64_t batch, length, heads, kv_heads, size, buffer, capacity;
     bool first;
-    int64_t *total, *past; /* per sample */
+    int64_t *total, *past, *fresh; /* per sample; fresh: new tokens that are no padding */
     vn_head_plane_t q, k, v, all_k, all_v;
 } gqa_t;
 
@@ -41,6 +42,7 @@ static bool named(const vn_eval_t *e, int k) { return k < e->n_out && *e->node->
 static void gqa_free(gqa_t *g) {
     vn_free(g->total);
     vn_free(g->past);
+    vn_free(g->fresh);
     vn_head_plane_free(&g->q);
     vn_head_plane_free(&g->k);
     vn_head_plane_free(&g->v);
@@ -52,15 +54,14 @@ static vn_status_t refuse(vn_eval_t *e) {
     static const struct {
         int input;
         const char *what;
-    } inputs[] = {{K_SCALE, "a quantised cache"},
-                  {V_SCALE, "a quantised cache"},
-                  {Q_NORM, "normalised queries"},
-                  {K_NORM, "normalised keys"},
-                  {QUERY_LENGTHS, "padded query chunks"}};
+    } inputs[] = {
+        {K_SCALE, "a quantised cache"}, {V_SCALE, "a quantised cache"}, {Q_NORM, "normalised queries"}, {K_NORM, "normalised keys"}};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; ++i)
         if (vn_has(e, inputs[i].input)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "%s (input %d)", inputs[i].what, inputs[i].input);
     if (vn_node_int(e->node, "sliding_window_cache", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a cache of window size");
-    if (vn_node_int(e->node, "qk_output", 0) || named(e, 3)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "the output of scores");
+    const int64_t scores = vn_node_int(e->node, "qk_output", 0);
+    if (scores < 0 || scores > 2) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "qk_output %lld", (long long)scores);
+    if (named(e, 3) && scores == 0) return vn_eval_fail(e, VN_ERR_USAGE, "output 3 without qk_output");
     return VN_OK;
 }
 
@@ -98,14 +99,22 @@ static vn_status_t shapes(vn_eval_t *e, gqa_t *g) {
     if (n != 1 || e->in[LENGTHS].t->count != g->batch)
         return vn_eval_fail(e, VN_ERR_SHAPE, "seqlens_k [batch] and total_sequence_length are needed");
     if (total < 0 || total > INT64_C(1) << 40) return vn_eval_fail(e, VN_ERR_RANGE, "total_sequence_length %lld", (long long)total);
-    g->first = total == g->length;
+    const bool chunks = vn_has(e, QUERY_LENGTHS);
+    if (chunks && (e->in[QUERY_LENGTHS].t->count != g->batch || !vn_has(e, PAST_KEY) || !vn_node_int(e->node, "causal", 1)))
+        return vn_eval_fail(e, VN_ERR_USAGE, "query_seqlens needs one length for each sample, a cache and a causal mask");
+    g->first = !chunks && total == g->length;
     g->capacity = total > g->buffer ? total : g->buffer;
     g->total = vn_alloc((size_t)g->batch + 1, sizeof *g->total);
     g->past = vn_alloc((size_t)g->batch + 1, sizeof *g->past);
-    if (!g->total || !g->past) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    g->fresh = vn_alloc((size_t)g->batch + 1, sizeof *g->fresh);
+    if (!g->total || !g->past || !g->fresh) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int64_t b = 0; b < g->batch; ++b) {
         g->total[b] = vn_arg_int(e, LENGTHS, b) + 1;
-        g->past[b] = g->first ? 0 : g->total[b] - g->length;
+        g->fresh[b] = chunks ? vn_arg_int(e, QUERY_LENGTHS, b) : g->length;
+        if (g->fresh[b] < 0 || g->fresh[b] > g->length)
+            return vn_eval_fail(e, VN_ERR_RANGE, "sample %lld has %lld tokens of %lld", (long long)b, (long long)g->fresh[b],
+                                (long long)g->length);
+        g->past[b] = g->first ? 0 : g->total[b] - g->fresh[b];
         if (g->total[b] < 0 || g->total[b] > g->capacity || g->past[b] < 0 || g->past[b] > g->buffer)
             return vn_eval_fail(e, VN_ERR_RANGE, "sample %lld would hold %lld tokens after %lld new ones", (long long)b,
                                 (long long)g->total[b], (long long)g->length);
@@ -175,7 +184,7 @@ static vn_status_t cache(vn_eval_t *e, const gqa_t *g, int k_past, const vn_head
     if (vn_has(e, k_past) && !past) return VN_ERR_NOMEM;
     for (int64_t b = 0; b < g->batch; ++b)
         for (int64_t h = 0; h < g->kv_heads; ++h) {
-            const int64_t group = b * g->kv_heads + h, n = g->length < g->capacity - g->past[b] ? g->length : g->capacity - g->past[b];
+            const int64_t group = b * g->kv_heads + h, n = g->fresh[b] < g->capacity - g->past[b] ? g->fresh[b] : g->capacity - g->past[b];
             double *v = all->v + group * g->capacity * g->size, *err = all->e + group * g->capacity * g->size;
             if (past) memcpy(v, past + group * g->buffer * g->size, (size_t)(g->buffer * g->size) * sizeof *v);
             memcpy(v + g->past[b] * g->size, fresh->v + group * g->length * g->size, (size_t)(n * g->size) * sizeof *v);
@@ -193,7 +202,7 @@ static vn_status_t unspecified(vn_eval_t *e, const gqa_t *g) {
             const int64_t b = i / (g->kv_heads * g->capacity * g->size), t = i / g->size % g->capacity;
             if (t < g->total[b]) continue;
             e->out[k].flags[i] = VN_EL_VOID;
-            if (e->out[k].bound) e->out[k].bound[i] = INFINITY;
+            if (e->out[k].bound) e->out[k].bound[i] = 0;
             e->out[k].demand_equal = false;
         }
         vn_flags_settle(e, k);
@@ -223,6 +232,31 @@ static vn_status_t score_bias(vn_eval_t *e, const gqa_t *g, vn_score_bias_t *out
     return out->at ? VN_OK : VN_ERR_NOMEM;
 }
 
+/*
+ * Scores are given for total_sequence_length keys, not for the whole buffer. Forbidden pairs have no score before the softmax (void), and rows of
+ * padding have none at all; after it the weight of a forbidden pair is 0.
+ */
+static vn_status_t crop_scores(vn_eval_t *e, const gqa_t *g, vn_ref_t *r) {
+    const int64_t keys = vn_arg_int(e, TOTAL, 0);
+    double *planes[] = {r->value, r->bound, r->var, r->wide, r->own};
+    const bool before = vn_node_int(e->node, "qk_output", 0) == 1;
+    r->dims[3] = keys;
+    r->count = g->batch * g->heads * g->length * keys;
+    VN_TRY(vn_out_flags(e, 3));
+    for (int64_t at = 0; at < r->count; ++at) {
+        const int64_t from = at / keys * g->capacity + at % keys, b = at / keys / g->length / g->heads, i = at / keys % g->length;
+        for (size_t p = 0; p < sizeof planes / sizeof *planes; ++p)
+            if (planes[p]) planes[p][at] = planes[p][from];
+        const bool padding = g->past[b] + i >= g->total[b];
+        if (!padding && !(before && isinf(r->value[at]))) continue;
+        r->flags[at] = VN_EL_VOID;
+        r->value[at] = 0;
+        if (r->bound) r->bound[at] = 0;
+    }
+    vn_flags_settle(e, 3);
+    return VN_OK;
+}
+
 static vn_status_t attend(vn_eval_t *e, gqa_t *g) {
     const int64_t dims[3] = {g->batch, g->length, g->heads * g->size}, window = vn_node_int(e->node, "local_window_size", -1);
     vn_attention_t a = {.e = e,
@@ -243,15 +277,17 @@ static vn_status_t attend(vn_eval_t *e, gqa_t *g) {
                         .valid = g->total,
                         .softcap = vn_node_float(e->node, "softcap", 0),
                         .sink = -INFINITY,
-                        .k_tap = -1,
-                        .tap = VN_TAP_NONE,
+                        .k_tap = named(e, 3) ? 3 : -1,
+                        .tap = !named(e, 3)                                ? VN_TAP_NONE
+                               : vn_node_int(e->node, "qk_output", 0) == 1 ? VN_TAP_BIASED
+                                                                           : VN_TAP_WEIGHTS,
                         .body16 = true,
                         .ob = g->length * g->heads * g->size,
                         .oh = g->size,
                         .oi = g->heads * g->size};
     const double scale = vn_node_float(e->node, "scale", 0);
     a.scale = scale != 0 ? scale : 1 / sqrt((double)g->size);
-    if (vn_node_int(e->node, "smooth_softmax", 0)) a.sink = 0; /* one more exponential of 0 in the denominator */
+    if (vn_node_int(e->node, "smooth_softmax", -1) == 1) a.sink = 0; /* one more exponential of 0 in the denominator */
     if (vn_has(e, SINK)) {
         if (e->in[SINK].t->count != g->heads)
             return vn_eval_fail(e, VN_ERR_SHAPE, "head_sink has %lld entries", (long long)e->in[SINK].t->count);
@@ -260,7 +296,10 @@ static vn_status_t attend(vn_eval_t *e, gqa_t *g) {
     }
     VN_TRY(score_bias(e, g, &a.bias[0]));
     VN_TRY(vn_out_float(e, 0, e->in[0].t->dtype, 3, dims));
-    return vn_attention_run(&a);
+    const int64_t shape[4] = {g->batch, g->heads, g->length, g->capacity};
+    if (a.k_tap >= 0) VN_TRY(vn_out_float(e, a.k_tap, e->in[0].t->dtype, 4, shape));
+    VN_TRY(vn_attention_run(&a));
+    return a.k_tap >= 0 ? crop_scores(e, g, &e->out[a.k_tap]) : VN_OK;
 }
 
 vn_status_t vn_eval_group_query(vn_eval_t *e) {
@@ -291,10 +330,11 @@ vn_status_t vn_infer_group_query(vn_eval_t *e) {
         return vn_eval_fail(e, VN_ERR_SHAPE, "query does not split into %lld heads", (long long)parts);
     const int64_t size = q->dims[2] / parts;
     vn_infer_put(e, 0, q->dtype, 3, (int64_t[]){q->dims[0], q->dims[1], heads * size});
-    if (!named(e, 1) && !named(e, 2)) return VN_OK;
+    if (!named(e, 1) && !named(e, 2) && !named(e, 3)) return VN_OK;
     int64_t total = 0, buffer = vn_has(e, PAST_KEY) && e->in[PAST_KEY].t->rank == 4 ? e->in[PAST_KEY].t->dims[2] : 0;
     int n;
     VN_TRY(vn_arg_ints(e, TOTAL, &total, 1, &n)); /* unsupported where the data decide */
     for (int k = 1; k <= 2; ++k) vn_infer_put(e, k, q->dtype, 4, (int64_t[]){q->dims[0], kv, total > buffer ? total : buffer, size});
+    vn_infer_put(e, 3, q->dtype, 4, (int64_t[]){q->dims[0], heads, q->dims[1], total});
     return VN_OK;
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/norm.h"
 
 typedef struct infer_job {
@@ -42,6 +43,14 @@ static void infer_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* In more digits (claim PREC-3): d is one sum of doubles, the factor has 8 units, the last sum is kept apart. */
+static void refine_one(void *ctx, int64_t i, vn_exact_t *out) {
+    const infer_job_t *j = ctx;
+    const int64_t c = j->per_feature ? i % (j->channels * j->inner) : i / j->inner % j->channels;
+    const vn_quad_t d = (vn_quad_t)j->x[i] - j->mu[c], part = j->gamma[c] * d / vn_qsqrt((vn_quad_t)j->var[c] + j->eps);
+    if (vn_quad_finite(part)) *out = (vn_exact_t){.value = part, .rest = j->beta[c], .own = vn_qabs(part) * VN_QUAD_ERROR(1)};
+}
+
 static vn_status_t inference(vn_eval_t *e, int64_t channels, int64_t inner, bool per_feature) {
     const vn_tensor_t *x = e->in[0].t;
     VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, x->dims));
@@ -65,9 +74,15 @@ static vn_status_t inference(vn_eval_t *e, int64_t channels, int64_t inner, bool
         if (!*operands[k]) return VN_ERR_NOMEM;
         j.doubt |= k > 0 && vn_arg_err(e, k);
     }
+    if (e->refine) {
+        vn_refine_each(e, refine_one, &j);
+        return VN_OK;
+    }
     j.err = vn_arg_err(e, 0);
     j.x_var = e->in[0].var;
     e->out[0].terms = 1;
+    e->out[0].own_rel = 0x1p-48; /* the product is wrong by less than 8 half units and at most |y| + |beta| */
+    for (int64_t c = 0; c < e->in[2].t->count; ++c) e->out[0].own_abs = fmax(e->out[0].own_abs, 0x1p-49 * fabs(j.beta[c]));
     vn_parallel(x->count, 1 << 14, infer_range, &j);
     return VN_OK;
 }
@@ -80,7 +95,9 @@ static vn_status_t running(vn_eval_t *e, int k, int k_old, const double *now, co
     if (!old) return VN_ERR_NOMEM;
     VN_TRY(vn_out_float(e, k, e->in[k_old].t->dtype, 1, &channels));
     vn_ref_t *r = &e->out[k];
+    r->own_rel = 0x1p-52;
     for (int64_t c = 0; c < channels; ++c) {
+        r->own_abs = fmax(r->own_abs, 0x1p-50 * (fabs(old[c] * m) + fabs(now[c] * rest)) + 0x1p-70 * now_err[c]);
         r->value[c] = old[c] * m + now[c] * rest;
         /* 1 - momentum is rounded once where momentum is not short; the products, then the sum */
         if (r->bound) r->bound[c] = 3 * u * (fabs(old[c] * m) + fabs(now[c] * rest)) + rest * now_err[c] * (1 + 3 * u) + 2 * vn_eta(e);
@@ -93,6 +110,9 @@ static vn_status_t saved(vn_eval_t *e, int k, const double *now, const double *n
     if (!vn_out_named(e, k)) return VN_OK;
     VN_TRY(vn_out_float(e, k, e->in[0].t->dtype, 1, &channels));
     memcpy(e->out[k].value, now, (size_t)channels * sizeof *now);
+    e->out[k].own_rel =
+        0x1p-50; /* of the variance; a mean is wrong by 2^-100 of the mean size, which now_err counts in units of u (n + 1) */
+    for (int64_t c = 0; c < channels; ++c) e->out[k].own_abs = fmax(e->out[k].own_abs, 0x1p-70 * now_err[c]);
     if (e->out[k].bound) memcpy(e->out[k].bound, now_err, (size_t)channels * sizeof *now);
     return VN_OK;
 }
@@ -117,6 +137,7 @@ static vn_status_t training(vn_eval_t *e, int64_t channels, int64_t inner) {
     j.err = vn_arg_err(e, 0);
     j.x_var = e->in[0].var;
     VN_TRY(vn_norm_run(e, &j, x->dtype, x->rank, x->dims));
+    if (e->refine) return VN_OK; /* the statistics themselves are not refined */
 
     const size_t n = (size_t)(j.rows.n > 0 ? j.rows.n : 1), c = (size_t)(channels > 0 ? channels : 1);
     double *row = vn_alloc(n, sizeof *row), *row_err = j.err ? vn_alloc(n, sizeof *row) : NULL, *stats = vn_alloc(4 * c, sizeof *stats);
@@ -153,7 +174,9 @@ vn_status_t vn_eval_batch_norm(vn_eval_t *e) {
         if (e->in[k].t->count != (per_feature ? channels * inner : channels))
             return vn_eval_fail(e, VN_ERR_SHAPE, "input %d has %lld elements for %lld channels", k, (long long)e->in[k].t->count,
                                 (long long)channels);
-    const bool trains = e->version >= 14 ? vn_node_int(e->node, "training_mode", 0) != 0 : vn_out_named(e, 1);
+    const bool trains = e->version >= 14  ? vn_node_int(e->node, "training_mode", 0) != 0
+                        : e->version >= 7 ? vn_out_named(e, 1)
+                                          : !vn_node_int(e->node, "is_test", 0);
     if (!trains) return inference(e, channels, inner > 0 ? inner : 1, per_feature);
     if (per_feature) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "training with spatial = 0 has no oracle");
     return training(e, channels, inner);

@@ -114,8 +114,14 @@ static double corner_spread(job_t *j, int64_t i, double a, double ea, double b, 
     return worst;
 }
 
+/* An exact infinity plus anything finite is that infinity, however uncertain the other is: masks. */
+static bool absorbed(const job_t *j, double a, double ea, double b, double eb, double y) {
+    return (j->op == VN_PAIR_ADD || j->op == VN_PAIR_SUB) && isinf(y) &&
+           ((isinf(a) && ea == 0 && isfinite(b) && isfinite(eb)) || (isinf(b) && eb == 0 && isfinite(a) && isfinite(ea)));
+}
+
 static double spread(job_t *j, int64_t i, double a, double ea, double b, double eb, double y) {
-    if (ea == 0 && eb == 0) return 0;
+    if ((ea == 0 && eb == 0) || absorbed(j, a, ea, b, eb, y)) return 0;
     if (!isfinite(ea) || !isfinite(eb) || !isfinite(y)) {
         vn_flag(&j->flags, i, VN_EL_VOID);
         return INFINITY;
@@ -198,8 +204,9 @@ static void piece(void *ctx, const vn_piece_t *p) {
     if (j->is_f64 && j->lo)
         for (int64_t i = 0; i < p->n; ++i) j->lo[p->out + i] = rest(j->op, a[i * sa], b[i * sb], y[i]);
     if (j->own) {
-        const double unit = j->is_f64 && LDBL_MANT_DIG >= 64 ? 0x1p-61 : 0x1p-52;
-        for (int64_t i = 0; i < p->n; ++i) j->own[p->out + i] = unit * fabs(y[i]);
+        const bool quotient = j->op == VN_PAIR_DIV; /* its rest is rounded */
+        const double unit = quotient ? 0x1p-104 : j->is_f64 && LDBL_MANT_DIG >= 64 ? 0x1p-61 : 0x1p-52, least = quotient ? 0x1p-1074 : 0;
+        for (int64_t i = 0; i < p->n; ++i) j->own[p->out + i] = isfinite(y[i]) ? unit * fabs(y[i]) + least : 0;
     }
     if (!j->bound) return;
     if (!j->doubtful && j->demand && !j->wide) { /* bounds stay 0: the frame adds the one rounding */
@@ -210,7 +217,7 @@ static void piece(void *ctx, const vn_piece_t *p) {
             const double x = j->a[ka], z = j->b[kb];
             const double s = j->doubtful ? spread(j, o, x, vn_doubt_at(&j->da, ka, x), z, vn_doubt_at(&j->db, kb, z), y[i]) : 0;
             const double e = local_error(j, y[i], s) + s + j->fold_a * fabs(x) + j->fold_b * fabs(z);
-            j->bound[o] = e;
+            j->bound[o] = s == 0 && isinf(y[i]) && (isinf(x) || isinf(z)) ? 0 : e;
             if (j->wide && isfinite(y[i])) {
                 double w = e;
                 if (j->quotient > 0) w += j->quotient * j->u * (fabs(y[i]) + (isfinite(s) ? s : 0)) + j->eta * (fabs(x) + 2);
@@ -236,6 +243,7 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     const double *a = vn_arg_f64(e, 0), *b = vn_arg_f64(e, 1);
     if (!a || !b) return VN_ERR_NOMEM;
     VN_TRY(vn_out_float(e, 0, t, plan.out_rank, plan.out_dims));
+    if (e->refine) return op == VN_PAIR_POW ? vn_refine_pow(e, a, b, &plan) : VN_OK; /* the others are decided: ELEM-1 */
     vn_ref_t *r = &e->out[0];
     const bool promise = e->contract->has_function_ulp, bare_ieee = e->contract->tier == VN_TIER_IEEE && !promise;
     const vn_format_t declared = e->contract->result != VN_FMT_NONE ? e->contract->result : vn_format_of(t);
@@ -259,13 +267,13 @@ static vn_status_t run(vn_eval_t *e, vn_pair_op_t op) {
     if (e->want >= VN_WANT_BOUND && (j.quotient > 0 || j.c > 0))
         VN_TRY(vn_out_wide(e, 0, j.quotient > 0 ? "reciprocal-quotient" : "native-approximation"));
     if (j.is_f64 && op != VN_PAIR_FMOD) VN_TRY(vn_out_lo(e, 0));
-    if (e->want >= VN_WANT_BOUND && (j.is_f64 || op == VN_PAIR_POW)) VN_TRY(vn_out_own(e, 0));
+    if (j.is_f64 || op == VN_PAIR_POW) VN_TRY(vn_out_own(e, 0));
     j.value = r->value;
     j.lo = r->lo;
     j.bound = r->bound;
     j.wide = r->wide;
     j.var = r->var;
-    j.own = op == VN_PAIR_POW ? r->own : NULL; /* elsewhere value + lo is exact, or within 2^-100 */
+    j.own = op == VN_PAIR_POW || op == VN_PAIR_DIV ? r->own : NULL; /* elsewhere value + lo is exact */
     if (vn_in_region(e) && (op == VN_PAIR_ADD || op == VN_PAIR_SUB)) {
         if (vn_doubt_any(&j.da) && !vn_doubt_any(&j.db)) j.fold_b = vn_gamma((double)e->in[0].terms + 1, j.u);
         if (vn_doubt_any(&j.db) && !vn_doubt_any(&j.da)) j.fold_a = vn_gamma((double)e->in[1].terms + 1, j.u);

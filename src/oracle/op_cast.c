@@ -358,7 +358,42 @@ static vn_status_t infer_cast(vn_eval_t *e) {
     return VN_OK;
 }
 
+/* ---- BitCast: the same bits under another name (claim CAST-6) ---- */
+
+static vn_status_t bit_target(vn_eval_t *e, vn_dtype_t *to) {
+    if (!vn_has(e, 0) || !e->in[0].t) return vn_eval_fail(e, VN_ERR_USAGE, "input 0 is missing or not a tensor");
+    const int64_t named = vn_node_int(e->node, "to", 0);
+    const vn_dtype_t from = e->in[0].t->dtype;
+    *to = named > VN_UNDEFINED && named < VN_DTYPE_COUNT ? (vn_dtype_t)named : VN_UNDEFINED;
+    if (vn_dtype_bits(from) == 0 || vn_dtype_bits(*to) == 0)
+        return vn_eval_fail(e, VN_ERR_DTYPE, "%s has no fixed width to be read as to=%lld", vn_dtype_name(from), (long long)named);
+    if (vn_dtype_bits(from) != vn_dtype_bits(*to))
+        return vn_eval_fail(e, VN_ERR_DTYPE, "%s has %d bits and %s has %d; equal widths are needed", vn_dtype_name(from),
+                            vn_dtype_bits(from), vn_dtype_name(*to), vn_dtype_bits(*to));
+    return VN_OK;
+}
+
+static vn_status_t eval_bit_cast(vn_eval_t *e) {
+    vn_dtype_t to;
+    size_t bytes;
+    VN_TRY(bit_target(e, &to));
+    const vn_tensor_t *t = e->in[0].t;
+    if (!vn_dtype_storage(to, t->count, &bytes)) return vn_eval_fail(e, VN_ERR_RANGE, "%lld elements", (long long)t->count);
+    VN_TRY(vn_out_exact(e, 0, to, t->rank, t->dims));
+    if (bytes) memcpy(e->out[0].tensor->data, t->data, bytes);
+    return VN_OK;
+}
+
+static vn_status_t infer_bit_cast(vn_eval_t *e) {
+    vn_dtype_t to;
+    VN_TRY(bit_target(e, &to));
+    VN_TRY(vn_infer_same(e));
+    e->out[0].dtype = to;
+    return VN_OK;
+}
+
 static const vn_op_t rows[] = {
+    {"", "BitCast", 26, 0, VN_CLASS_MOVEMENT, 0, "CAST-6", eval_bit_cast, infer_bit_cast, 0},
     {"", "Cast", 6, 0, VN_CLASS_ROUNDED, VN_OP_PROPAGATES, "CAST-1", eval_cast, infer_cast, 0},
     {"", "CastLike", 15, 0, VN_CLASS_ROUNDED, VN_OP_PROPAGATES, "CAST-1", eval_cast_like, infer_cast, 0},
 };

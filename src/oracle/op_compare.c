@@ -2,7 +2,8 @@
  *
  * Claim CMP-1: comparisons of given bits are exact; NaN compares false with everything. An uncertain comparison (|a - b| <= ea + eb) may come
  *   out either way: the second answer stands in `either`.
- * Claim CMP-2: Where moves bits; with uncertain operands the chosen one's uncertainty passes through.
+ * Claim CMP-2: Where moves bits; with uncertain operands the chosen one's uncertainty passes through. Where the condition itself is undecided
+ *   the other operand's value and uncertainty are inside as well.
  */
 #include "oracle/elementwise.h"
 
@@ -143,7 +144,7 @@ static void where_piece(void *ctx, const vn_piece_t *p) {
 }
 
 typedef struct where_planes {
-    const uint8_t *condition;
+    const uint8_t *condition, *other; /* other: the condition where undecided comparisons go the other way, or NULL */
     const double *x, *y;
     const double *xe, *ye, *xv, *yv;
     double *value, *bound, *var;
@@ -157,6 +158,10 @@ static void where_plane_piece(void *ctx, const vn_piece_t *p) {
         w->value[o] = c ? w->x[kx] : w->y[ky];
         if (w->bound) w->bound[o] = c ? (w->xe ? w->xe[kx] : 0) : (w->ye ? w->ye[ky] : 0);
         if (w->var) w->var[o] = c ? (w->xv ? w->xv[kx] : 0) : (w->yv ? w->yv[ky] : 0);
+        if (!w->other || !w->bound || (w->other[p->at[0] + i * p->step[0]] != 0) == c) continue;
+        const double apart = fabs(w->x[kx] - w->y[ky]), far = c ? (w->ye ? w->ye[ky] : 0) : (w->xe ? w->xe[kx] : 0);
+        w->bound[o] = apart == 0 ? fmax(w->bound[o], far) : isnan(apart) ? INFINITY : fmax(w->bound[o], apart + far);
+        if (w->var) w->var[o] += apart * apart;
     }
 }
 
@@ -183,8 +188,10 @@ static vn_status_t eval_where(vn_eval_t *e) {
     if (x->dtype != y->dtype)
         return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s and %s; equal types are needed", vn_dtype_name(x->dtype),
                             vn_dtype_name(y->dtype));
-    if (vn_uncertain(e, 1) || vn_uncertain(e, 2)) {
+    const vn_tensor_t *other = e->in[0].either;
+    if (vn_uncertain(e, 1) || vn_uncertain(e, 2) || (other && vn_dtype_is_float(x->dtype))) {
         where_planes_t w = {.condition = c->data,
+                            .other = other ? other->data : NULL,
                             .x = vn_arg_f64(e, 1),
                             .y = vn_arg_f64(e, 2),
                             .xe = e->in[1].err,
@@ -201,6 +208,10 @@ static vn_status_t eval_where(vn_eval_t *e) {
         return VN_OK;
     }
     VN_TRY(vn_out_exact(e, 0, x->dtype, plan.out_rank, plan.out_dims));
+    if (other) { /* integers chosen by an undecided condition: no statement */
+        VN_TRY(vn_out_flags(e, 0));
+        memset(e->out[0].flags, VN_EL_VOID, (size_t)e->out[0].count);
+    }
     if (x->dtype == VN_STRING) return where_strings(e, &plan);
     if (vn_dtype_bits(x->dtype) < 8) return vn_eval_fail(e, VN_ERR_DTYPE, "%s is no type of Where", vn_dtype_name(x->dtype));
     where_t w = {
@@ -224,7 +235,7 @@ static const vn_op_t rows[] = {
     COMPARE("GreaterOrEqual", 12, C_GREATER_EQUAL),
     COMPARE("Less", 7, C_LESS),
     COMPARE("LessOrEqual", 12, C_LESS_EQUAL),
-    {"", "Where", 9, 0, VN_CLASS_MOVEMENT, VN_OP_PROPAGATES, "CMP-2", eval_where, infer_where, 0},
+    {"", "Where", 9, 0, VN_CLASS_MOVEMENT, VN_OP_PROPAGATES | VN_OP_EITHER, "CMP-2", eval_where, infer_where, 0},
 };
 
 const vn_family_t vn_family_compare = {.name = "compare", .rows = rows, .count = sizeof rows / sizeof *rows};

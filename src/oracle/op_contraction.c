@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "oracle/matmul.h"
+#include "oracle/refine_product.h"
 #include "oracle/require.h"
 
 static vn_status_t infer_as(vn_eval_t *e, vn_dtype_t t, const vn_matmul_t *m) {
@@ -69,9 +70,15 @@ static vn_status_t float_product(vn_eval_t *e, const vn_matmul_t *m, double alph
         vn_factor_free(&b);
         return s;
     }
-    s = vn_product_begin(&p, e, &a, &b, m->g.k, alpha, beta, bias);
     vn_batch_t g = m->g;
     if (bias) g.bias = *bias;
+    if (e->refine) {
+        s = vn_refine_batch(e, a.x, b.x, &g, alpha, beta);
+        vn_factor_free(&a);
+        vn_factor_free(&b);
+        return s;
+    }
+    s = vn_product_begin(&p, e, &a, &b, m->g.k, alpha, beta, bias);
     if (s == VN_OK) s = vn_product_batch(&p, &g);
     vn_product_end(&p);
     return s;
@@ -142,6 +149,29 @@ static vn_status_t integer_gemm(vn_eval_t *e, const vn_matmul_t *m, double alpha
     return s;
 }
 
+/*
+ * The text multiplies by alpha and by beta; BLAS does not read what a zero would multiply. They differ where it is not finite: with beta = 0
+ * the value is BLAS's and a NaN is explainable, with alpha = 0 the value is NaN and beta C a reading.
+ */
+static vn_status_t gemm_zero_factors(vn_eval_t *e, int64_t n, double alpha, double beta, int64_t rs, int64_t cs) {
+    vn_ref_t *r = &e->out[0];
+    const double *c = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL;
+    bool any = false;
+    if (e->want < VN_WANT_BOUND) return VN_OK;
+    if (vn_has(e, 2) && !c) return VN_ERR_NOMEM;
+    for (int64_t i = 0; i < r->count; ++i) {
+        any |= alpha == 0 && isnan(r->value[i]);
+        if (!c || beta != 0 || isfinite(c[i / n * rs + i % n * cs])) continue;
+        VN_TRY(vn_out_flags(e, 0));
+        r->flags[i] |= VN_EL_NAN_OK;
+    }
+    if (!any) return VN_OK;
+    vn_tensor_t *t;
+    VN_TRY(vn_tensor_new(r->dtype, r->rank, r->dims, &t, e->err));
+    for (int64_t i = 0; i < r->count; ++i) vn_tensor_set_f64(t, i, c && beta != 0 ? beta * c[i / n * rs + i % n * cs] : 0);
+    return vn_out_reading(e, 0, "alpha-zero-skips-product", t);
+}
+
 static vn_status_t eval_gemm(vn_eval_t *e) {
     VN_TRY(same_type(e));
     vn_matmul_t m;
@@ -157,6 +187,7 @@ static vn_status_t eval_gemm(vn_eval_t *e) {
         bias.rs = rs;
         bias.cs = cs;
         if (s == VN_OK) s = float_product(e, &m, alpha, has ? beta : 1, has ? &bias : NULL);
+        if (s == VN_OK && (alpha == 0 || beta == 0) && !e->refine) s = gemm_zero_factors(e, m.g.n, alpha, beta, rs, cs);
     }
     vn_matmul_free(&m);
     return s;
@@ -164,6 +195,8 @@ static vn_status_t eval_gemm(vn_eval_t *e) {
 
 static vn_status_t eval_fused_gemm(vn_eval_t *e) {
     VN_TRY(eval_gemm(e));
+    if (e->refine)
+        return vn_refine_activation(e, vn_node_string(e->node, "activation", ""), vn_node_float(e->node, "activation_alpha", NAN), NULL);
     if (!e->out[0].value) return vn_eval_fail(e, VN_ERR_DTYPE, "FusedGemm of %s", vn_dtype_name(e->in[0].t->dtype));
     return vn_fused_activation(e, vn_node_string(e->node, "activation", ""), vn_node_float(e->node, "activation_alpha", NAN),
                                vn_node_float(e->node, "activation_beta", NAN));
@@ -171,15 +204,16 @@ static vn_status_t eval_fused_gemm(vn_eval_t *e) {
 
 /* ---- the family ---- */
 
+enum { PR = VN_OP_PROPAGATES | VN_OP_REFINES };
 static const vn_op_t rows[] = {
-    {"", "MatMul", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-1", eval_matmul, infer_matmul, 0},
-    {"", "Gemm", 7, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-2", eval_gemm, infer_gemm, 0},
+    {"", "MatMul", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-1", eval_matmul, infer_matmul, 0},
+    {"", "Gemm", 7, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-2", eval_gemm, infer_gemm, 0},
     {"", "MatMulInteger", 10, 0, VN_CLASS_EXACT, 0, "CONTRACT-10", vn_eval_matmul_integer, vn_infer_matmul_integer, 0},
     {"", "QLinearMatMul", 10, 0, VN_CLASS_QUANTISE, 0, "CONTRACT-11", vn_eval_qlinear_matmul, vn_infer_qlinear_matmul, 0},
     {"", "Einsum", 12, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-14", vn_eval_einsum, vn_infer_einsum, 0},
-    {"com.microsoft", "FusedMatMul", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-2", eval_matmul, infer_matmul, 0},
-    {"com.microsoft", "TransposeMatMul", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-2", eval_matmul, infer_matmul, 0},
-    {"com.microsoft", "FusedGemm", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-9", eval_fused_gemm, infer_gemm, 0},
+    {"com.microsoft", "FusedMatMul", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-2", eval_matmul, infer_matmul, 0},
+    {"com.microsoft", "TransposeMatMul", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-2", eval_matmul, infer_matmul, 0},
+    {"com.microsoft", "FusedGemm", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-9", eval_fused_gemm, infer_gemm, 0},
     {"com.microsoft", "MatMulNBits", 1, 0, VN_CLASS_CONTRACTION, 0, "CONTRACT-13", vn_eval_matmul_nbits, vn_infer_matmul_nbits, 0},
     {"com.microsoft", "MatMulIntegerToFloat", 1, 0, VN_CLASS_CONTRACTION, 0, "CONTRACT-12", vn_eval_matmul_integer_to_float,
      vn_infer_matmul_integer_to_float, 0},

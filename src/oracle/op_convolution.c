@@ -8,6 +8,7 @@
 
 #include "oracle/conv.h"
 #include "oracle/matmul.h"
+#include "oracle/refine_product.h"
 #include "oracle/require.h"
 
 enum { IN_X, IN_W, IN_B, IN_SUM };
@@ -60,7 +61,7 @@ typedef struct conv_job {
 
 /* The planes of gathered columns that the product needs; NULL where it has none. */
 typedef struct gathered {
-    double *x, *err, *var, *dmag, *sub;
+    double *x, *err, *var, *dmag, *dsq, *sub;
     float *mag, *sq;
 } gathered_t;
 
@@ -72,6 +73,7 @@ static bool gathered_new(const vn_factor_t *f, int64_t n, gathered_t *g) {
     if (f->err) good = good && (g->err = vn_realloc(NULL, room, sizeof(double)));
     if (f->var) good = good && (g->var = vn_realloc(NULL, room, sizeof(double)));
     if (f->dmag) good = good && (g->dmag = vn_realloc(NULL, room, sizeof(double)));
+    if (f->dsq) good = good && (g->dsq = vn_realloc(NULL, room, sizeof(double)));
     if (f->sub) good = good && (g->sub = vn_realloc(NULL, room, sizeof(double)));
     if (f->mag) good = good && (g->mag = vn_realloc(NULL, room, sizeof(float)));
     if (f->sq) good = good && (g->sq = vn_realloc(NULL, room, sizeof(float)));
@@ -83,6 +85,7 @@ static void gathered_free(gathered_t *g) {
     vn_free(g->err);
     vn_free(g->var);
     vn_free(g->dmag);
+    vn_free(g->dsq);
     vn_free(g->sub);
     vn_free(g->mag);
     vn_free(g->sq);
@@ -93,11 +96,19 @@ static vn_side_t gather(const vn_columns_t *cols, const vn_factor_t *f, int64_t 
     if (g->err) vn_columns_f64(cols, f->err + at, g->err);
     if (g->var) vn_columns_f64(cols, f->var + at, g->var);
     if (g->dmag) vn_columns_f64(cols, f->dmag + at, g->dmag);
+    if (g->dsq) vn_columns_f64(cols, f->dsq + at, g->dsq);
     if (g->sub) vn_columns_f64(cols, f->sub + at, g->sub);
     if (g->mag) vn_columns_f32(cols, f->mag + at, g->mag);
     if (g->sq) vn_columns_f32(cols, f->sq + at, g->sq);
-    return (vn_side_t){
-        .x = g->x, .err = g->err, .var = g->var, .dmag = g->dmag, .sub = g->sub, .mag = g->mag, .sq = g->sq, .ld = cols->count};
+    return (vn_side_t){.x = g->x,
+                       .err = g->err,
+                       .var = g->var,
+                       .dmag = g->dmag,
+                       .dsq = g->dsq,
+                       .sub = g->sub,
+                       .mag = g->mag,
+                       .sq = g->sq,
+                       .ld = cols->count};
 }
 
 static void conv_range(void *ctx, int64_t begin, int64_t end) {
@@ -175,7 +186,9 @@ static vn_status_t run(vn_eval_t *e, bool transposed) {
         s = vn_eval_fail(e, VN_ERR_SHAPE, "bias of %lld elements for %lld maps", (long long)bias.count, (long long)c.maps);
     if (s == VN_OK) s = vn_factor_input(e, IN_X, 0, &x);
     if (s == VN_OK) s = weights(e, &c, &w);
-    if (s == VN_OK) {
+    if (s == VN_OK && e->refine) {
+        s = vn_refine_conv(e, &c, x.x, w.x, bias.c);
+    } else if (s == VN_OK) {
         vn_product_t p;
         s = vn_product_begin(&p, e, &w, &x, c.depth, 1, 1, bias.c ? &bias : NULL);
         conv_job_t job = {&c, &p, bias};
@@ -192,6 +205,14 @@ static vn_status_t run(vn_eval_t *e, bool transposed) {
 static vn_status_t eval_conv(vn_eval_t *e) { return run(e, false); }
 static vn_status_t eval_transposed(vn_eval_t *e) { return run(e, true); }
 
+static vn_status_t refine_fused(vn_eval_t *e) {
+    int64_t count;
+    const float *params = vn_node_floats(e->node, "activation_params", &count);
+    const double *z = vn_has(e, IN_SUM) ? vn_arg_f64(e, IN_SUM) : NULL;
+    if (vn_has(e, IN_SUM) && !z) return VN_ERR_NOMEM;
+    return vn_refine_activation(e, vn_node_string(e->node, "activation", ""), count > 0 ? (double)params[0] : NAN, z);
+}
+
 /*
  * FusedConv: activation(conv + Z). Z is one more term of the sum, wherever it is added: with E = (n' u) T of the convolution, n' >= 1,
  * (n' + 1) u (T + |z|) <= E (1 + 1/n') + (n' + 1) u |z| (claim CONTRACT-9).
@@ -199,6 +220,7 @@ static vn_status_t eval_transposed(vn_eval_t *e) { return run(e, true); }
 static vn_status_t eval_fused(vn_eval_t *e) {
     VN_TRY(run(e, false));
     vn_ref_t *r = &e->out[0];
+    if (e->refine) return refine_fused(e);
     if (vn_has(e, IN_SUM)) {
         const double *z = vn_arg_f64(e, IN_SUM), *dz = vn_arg_err(e, IN_SUM), u = vn_u(e), n = (double)r->terms + 1;
         if (!z) return VN_ERR_NOMEM;
@@ -221,12 +243,13 @@ static vn_status_t eval_fused(vn_eval_t *e) {
                                count > 1 ? (double)params[1] : NAN);
 }
 
+enum { PR = VN_OP_PROPAGATES | VN_OP_REFINES };
 static const vn_op_t rows[] = {
-    {"", "Conv", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONV-1", eval_conv, infer_conv, 0},
-    {"", "ConvTranspose", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONV-1", eval_transposed, infer_transposed, 0},
+    {"", "Conv", 1, 0, VN_CLASS_CONTRACTION, PR, "CONV-1", eval_conv, infer_conv, 0},
+    {"", "ConvTranspose", 1, 0, VN_CLASS_CONTRACTION, PR, "CONV-1", eval_transposed, infer_transposed, 0},
     {"", "ConvInteger", 10, 0, VN_CLASS_EXACT, 0, "CONV-2", vn_eval_conv_integer, vn_infer_conv_integer, 0},
     {"", "QLinearConv", 10, 0, VN_CLASS_QUANTISE, 0, "CONV-3", vn_eval_qlinear_conv, vn_infer_qlinear_conv, 0},
     {"", "DeformConv", 19, 0, VN_CLASS_CONTRACTION, 0, "CONV-4", vn_eval_deform_conv, vn_infer_deform_conv, 0},
-    {"com.microsoft", "FusedConv", 1, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONV-1", eval_fused, infer_conv, 0},
+    {"com.microsoft", "FusedConv", 1, 0, VN_CLASS_CONTRACTION, PR, "CONV-1", eval_fused, infer_conv, 0},
 };
 const vn_family_t vn_family_convolution = {"convolution", rows, sizeof rows / sizeof *rows};

@@ -72,14 +72,15 @@ vn_status_t vn_infer_broadcast(vn_eval_t *e) { return infer_broadcast_as(e, VN_U
 vn_status_t vn_infer_broadcast_bool(vn_eval_t *e) { return infer_broadcast_as(e, VN_BOOL); }
 
 #define P VN_OP_PROPAGATES
+#define FLAGS(cls) ((cls) >= VN_CLASS_ELEMENTARY ? P | VN_OP_REFINES : P) /* one rounding of an exact value leaves nothing open */
 #define ROW(name, since, cls, claim, eval, infer, param) \
-    { "", name, since, 0, cls, P, claim, eval, infer, param }
+    { "", name, since, 0, cls, FLAGS(cls), claim, eval, infer, param }
 #define EXACT_FN(name, since, id) ROW(name, since, VN_CLASS_ROUNDED, "ELEM-1", vn_eval_unary, vn_infer_same, id)
 #define FUNCTION(name, since, id) ROW(name, since, VN_CLASS_ELEMENTARY, "ELEM-2", vn_eval_unary, vn_infer_same, id)
 #define ACTIVATION(name, since, cls, claim, id) ROW(name, since, cls, claim, vn_eval_activation, vn_infer_same, id)
 #define PAIR(name, since, op) ROW(name, since, VN_CLASS_ROUNDED, "ELEM-1", vn_eval_binary, vn_infer_broadcast, op)
 #define MS(name, id, infer) \
-    { "com.microsoft", name, 1, 0, VN_CLASS_ELEMENTARY, P, "ELEM-2", vn_eval_ms_gelu, infer, id }
+    { "com.microsoft", name, 1, 0, VN_CLASS_ELEMENTARY, P | VN_OP_REFINES, "ELEM-2", vn_eval_ms_gelu, infer, id }
 #define INTEGER(name, since, eval, infer, param) \
     { "", name, since, 0, VN_CLASS_EXACT, 0, "ELEM-INT", eval, infer, param }
 

@@ -4,6 +4,8 @@
  * Then RESIZE-1 or RESIZE-2 along each axis, innermost first. Reflection folds the coordinate: the fold moves no error but its own rounding,
  * one more u (|c| + size). Nearest: to even; within dc of a tie `either` is the other neighbour (several axes at once: void).
  * Padding: taps outside are zero (zeros), the nearest sample (border), or mirrored (reflection).
+ * Coordinates that are not numbers: an infinite one lies outside, so zeros give 0 and border the border's value; a kernel that computes with
+ * it gets NaN, which is explainable. NaN, and the reflection of infinity, name no place: the element is free.
  * Readings, cubic with border: "border-clamps-point" clamps the point to [0, size-1] before its fraction is taken; "border-outside-clamped"
  * does so only for points beyond the half-pixel border. The value clamps each tap.
  */
@@ -19,7 +21,7 @@ typedef struct grid_job {
     vn_eval_t *e;
     const double *x, *grid;
     int axes, mode, padding;
-    bool corners;
+    bool corners, is_float;
     int64_t batch, channels, in[MAX_AXES], step[MAX_AXES], cells, points;
     double u_coordinate;
     vn_resample_rule_t rule;
@@ -89,6 +91,7 @@ static void put(const grid_job_t *j, int64_t i, vn_sample_t y) {
     r->value[i] = y.v;
     if (r->bound) r->bound[i] = isfinite(y.v) ? (isnan(y.e) ? INFINITY : y.e) : 0;
     if (r->var) r->var[i] = isfinite(y.s) ? y.s : 0;
+    if (r->own) r->own[i] = isfinite(y.v) ? (isnan(y.o) ? INFINITY : y.o) : 0;
 }
 
 static double pick(const grid_job_t *j, const double *plane, const double *k) {
@@ -118,9 +121,39 @@ static void nearest_point(grid_job_t *j, int64_t b, int64_t point, const double 
         const double v = pick(j, plane, main), w = ties ? pick(j, plane, other) : v;
         r->value[i] = v;
         if (r->own) r->own[i] = w; /* carries the alternative until the tensor is made */
-        if (ties > 1 && r->flags) r->flags[i] = VN_EL_VOID;
+        if (ties > 1 && r->flags) r->flags[i] |= VN_EL_VOID;
         if (ties) __atomic_store_n(&j->ties, 1, __ATOMIC_RELAXED);
     }
+}
+
+/* Every channel of a point: the same value, exact, under the same flag. */
+static void put_all(const grid_job_t *j, int64_t b, int64_t point, double value, int flag) {
+    vn_ref_t *r = &j->e->out[0];
+    for (int64_t c = 0; c < j->channels; ++c) {
+        const int64_t i = (b * j->channels + c) * j->points + point;
+        put(j, i, (vn_sample_t){.v = value});
+        if (j->mode == NEAREST && r->own) r->own[i] = value;
+        if (r->flags) r->flags[i] = (uint8_t)flag;
+    }
+}
+
+/* Coordinates of which some are not finite. True: the point is done. Else `near` holds coordinates outside in place of infinite ones. */
+static bool far_point(const grid_job_t *j, int64_t b, int64_t point, const double *g, double *near) {
+    bool nan = false;
+    for (int a = 0; a < j->axes; ++a) {
+        nan |= isnan(g[a]);
+        near[a] = isinf(g[a]) ? copysign(3, g[a]) : g[a]; /* beyond [-1, 1] by more than half a cell of any axis */
+    }
+    if (nan || j->padding == REFLECTION) put_all(j, b, point, j->is_float ? NAN : 0, VN_EL_VOID);
+    else if (j->padding == ZEROS) put_all(j, b, point, 0, VN_EL_NAN_OK);
+    else return false;
+    return true;
+}
+
+static bool all_finite(const double *g, int64_t n) {
+    for (int64_t k = 0; k < n; ++k)
+        if (!isfinite(g[k])) return false;
+    return true;
 }
 
 static void points_range(void *ctx, int64_t begin, int64_t end) {
@@ -128,6 +161,13 @@ static void points_range(void *ctx, int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
         const int64_t b = t / j->points, point = t % j->points;
         const double *g = j->grid + t * j->axes;
+        double near[MAX_AXES];
+        if (!all_finite(g, j->axes)) {
+            if (far_point(j, b, point, g, near)) continue;
+            g = near;
+            for (int64_t c = 0; c < j->channels && j->e->out[0].flags; ++c)
+                j->e->out[0].flags[(b * j->channels + c) * j->points + point] = VN_EL_NAN_OK;
+        }
         if (j->mode == NEAREST) {
             nearest_point(j, b, point, g);
             continue;
@@ -209,7 +249,7 @@ vn_status_t vn_eval_grid_sample(vn_eval_t *e) {
                     .padding = -1,
                     .corners = vn_node_int(e->node, "align_corners", 0) != 0,
                     .u_coordinate = fmax(0x1p-24, vn_u(e)),
-                    .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = -0.75}};
+                    .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = -0.75, .u_coordinate = fmax(0x1p-24, vn_u(e))}};
     if (strcmp(mode, "nearest") == 0) j.mode = NEAREST;
     if (strcmp(mode, "linear") == 0 || strcmp(mode, "bilinear") == 0) j.mode = LINEAR;
     if (strcmp(mode, "cubic") == 0 || strcmp(mode, "bicubic") == 0) j.mode = CUBIC;
@@ -234,10 +274,9 @@ vn_status_t vn_eval_grid_sample(vn_eval_t *e) {
     if (!j.x || !j.grid) return VN_ERR_NOMEM;
     const vn_dtype_t type = x->dtype;
     VN_TRY(vn_out_float(e, 0, vn_dtype_is_float(type) ? type : VN_F64, x->rank, dims));
-    if (j.mode == NEAREST) {
-        VN_TRY(vn_out_own(e, 0));
-        VN_TRY(vn_out_flags(e, 0));
-    }
+    if (j.mode == NEAREST || (e->want >= VN_WANT_BOUND && vn_dtype_is_float(type))) VN_TRY(vn_out_own(e, 0));
+    j.is_float = vn_dtype_is_float(type);
+    if (j.mode == NEAREST || !all_finite(j.grid, g->count)) VN_TRY(vn_out_flags(e, 0));
     e->out[0].terms = j.mode == CUBIC ? 16 : 4;
     vn_parallel(j.batch * j.points, 128, points_range, &j);
     if (!vn_dtype_is_float(type)) return to_integers(e, type);

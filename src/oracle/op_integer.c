@@ -235,6 +235,15 @@ static void pow_piece(void *ctx, const vn_piece_t *p) {
     }
 }
 
+/* A power computed in floating point and converted back: out of range is the lowest integer on common hardware. */
+static vn_status_t reading_indefinite(vn_eval_t *e, job_t *j) {
+    vn_tensor_t *t = NULL;
+    for (int64_t i = 0; i < e->out[0].count; ++i)
+        if (j->alternative[i] != j->out[i]) j->alternative[i] = vn_int_min(j->t);
+    VN_TRY(int_tensor(e, &e->out[0], j->alternative, &t));
+    return vn_out_reading(e, 0, "out of range: the indefinite integer", t);
+}
+
 vn_status_t vn_eval_pow_int(vn_eval_t *e) {
     vn_bcast_t plan;
     VN_TRY(vn_bcast_plan(e, 2, (const int[]){0, 1}, &plan));
@@ -258,7 +267,9 @@ vn_status_t vn_eval_pow_int(vn_eval_t *e) {
         vn_tensor_t *other = NULL;
         if (s == VN_OK && q.base.differs && e->want >= VN_WANT_BOUND) s = int_tensor(e, &e->out[0], q.base.alternative, &other);
         if (other && b) s = vn_out_reading(e, 0, "integer overflow saturates", other);
-        else if (other) /* real exponents: overflow and near integers are both per element */ e->out[0].either = other;
+        if (s == VN_OK && other && b && vn_dtype_kind(t) == VN_KIND_SIGNED) s = reading_indefinite(e, &q.base);
+        if (other && !b) /* real exponents: overflow and near integers are both per element */
+            e->out[0].either = other;
     }
     vn_free(a);
     vn_free(b);

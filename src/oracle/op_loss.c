@@ -3,6 +3,7 @@
  * Claim SOFTMAX-4. A sample's loss is l = -x w[c] with |error| <= |w| E_x (1+u) + u |l| (no product, no rounding, without weights).
  * Sum: sum of those + g(n-1) sum(|l| + error). Mean: S/W with W the sum of the applied weights,
  * (E_S + |S/W| E_W) / (W - E_W) (1+2u) + 2u |S/W|, E_W = g(n-1) W.
+ * Own error: the same with u = 2^-53, except that sums are compensated (SUM-0) and only their last rounding counts.
  * The mean leaves ignored samples out of both sums. n = samples that are not ignored; no such sample makes 0/0.
  */
 #include <math.h>
@@ -42,12 +43,12 @@ vn_status_t vn_infer_loss(vn_eval_t *e) {
 }
 
 typedef struct sums {
-    double loss, loss_lo, size, err, var, weight;
+    double loss, loss_lo, size, err, var, weight, own;
     int64_t n;
 } sums_t;
 
-/* x: log-probabilities with errors ex and variances vx (NULL: exact). */
-static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const double *vx) {
+/* x: log-probabilities with errors ex, variances vx and own errors ox (NULL: exact). */
+static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const double *vx, const double *ox) {
     const vn_tensor_t *t = e->in[0].t, *labels = e->in[1].t;
     const int how = reduction_of(e);
     const bool weighted = vn_has(e, 2), want = e->want >= VN_WANT_BOUND;
@@ -55,12 +56,13 @@ static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const
     const double *w = weighted ? vn_arg_f64(e, 2) : NULL, u = vn_u(e), eta = vn_eta(e);
     if (weighted && !w) return VN_ERR_NOMEM;
     VN_TRY(vn_out_float(e, 0, t->dtype, how == NONE ? labels->rank : 0, labels->dims));
+    if (want) VN_TRY(vn_out_own(e, 0));
     vn_ref_t *r = &e->out[0];
     const int64_t classes = t->dims[1], inner = t->dims[0] && classes ? t->count / t->dims[0] / classes : 0;
     sums_t s = {0};
     for (int64_t i = 0; i < labels->count; ++i) {
         const int64_t c = vn_tensor_get_i64(labels, i);
-        double l = 0, le = 0, lv = 0, weight = 0;
+        double l = 0, le = 0, lv = 0, lo = 0, weight = 0;
         if (!(ignore && c == ignore->i)) {
             if (c < 0 || c >= classes)
                 return vn_eval_fail(e, VN_ERR_RANGE, "label %lld of sample %lld is not one of %lld classes", (long long)c, (long long)i,
@@ -70,29 +72,36 @@ static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const
             l = weight == 0 && isfinite(x[at]) ? 0 : -x[at] * weight;
             le = (ex ? ex[at] * fabs(weight) * (1 + u) : 0) + (w ? u * fabs(l) + eta / 2 : 0);
             lv = (vx ? vx[at] * weight * weight : 0) + (w ? vn_node_variance(e->contract->accumulator, l) : 0);
+            lo = (ox ? ox[at] * fabs(weight) : 0) + (w ? 0x1p-53 * fabs(l) + 0x1p-1074 : 0);
             s.n++;
             vn_two_sum_add(&s.loss, &s.loss_lo, l);
             s.size += fabs(l);
             s.err += le;
             s.var += lv;
+            s.own += lo;
             s.weight += weight;
         }
         if (how != NONE) continue;
         r->value[i] = l;
         if (want) r->bound[i] = isfinite(l) ? le : 0;
+        if (want) r->own[i] = isfinite(l) ? lo : 0;
         if (r->var) r->var[i] = lv;
     }
     if (how == NONE) return VN_OK;
     const double n = (double)s.n, g = vn_gamma(s.n > 0 ? n - 1 : 0, u), S = isfinite(s.size) ? s.loss + s.loss_lo : s.loss;
     double y = S, E = s.err + g * (s.size + s.err), v = s.var + 0.18 * u * u * n / 2 * s.size * s.size / (n > 0 ? n : 1) * n / 3;
+    double own = s.own + n * n * 0x1p-104 * s.size + 0x1p-52 * fabs(S);
     if (how == MEAN) {
         const double ew = w ? g * fabs(s.weight) : 0;
         y = S / s.weight;
         E = ew < fabs(s.weight) ? (E + fabs(y) * ew) / (fabs(s.weight) - ew) * (1 + 2 * u) + 2 * u * fabs(y) + eta : INFINITY;
+        const double own_w = w ? vn_gamma(s.n > 0 ? n - 1 : 0, 0x1p-53) * fabs(s.weight) : 0;
+        own = own_w < fabs(s.weight) ? (own + fabs(y) * own_w) / (fabs(s.weight) - own_w) * (1 + 0x1p-50) + 0x1p-52 * fabs(y) : INFINITY;
         v = v / (s.weight * s.weight) + vn_node_variance(e->contract->accumulator, y);
     }
     r->value[0] = y;
     if (want) r->bound[0] = isfinite(y) ? E : 0;
+    if (want) r->own[0] = isfinite(y) ? own : 0;
     if (r->var) r->var[0] = isfinite(v) ? v : 0;
     r->terms = s.n;
     return VN_OK;
@@ -102,7 +111,7 @@ vn_status_t vn_eval_nll_loss(vn_eval_t *e) {
     VN_TRY(check(e));
     const double *x = vn_arg_f64(e, 0);
     if (!x) return VN_ERR_NOMEM;
-    return reduce(e, x, vn_arg_err(e, 0), e->in[0].var);
+    return reduce(e, x, vn_arg_err(e, 0), e->in[0].var, NULL);
 }
 
 vn_status_t vn_eval_softmax_loss(vn_eval_t *e) {
@@ -115,11 +124,12 @@ vn_status_t vn_eval_softmax_loss(vn_eval_t *e) {
     vn_rows_plan(t->rank, t->dims, along, &s);
     const size_t n = (size_t)(t->count ? t->count : 1);
     const bool want = e->want >= VN_WANT_BOUND, vars = e->want >= VN_WANT_VARIANCE;
-    double *y = vn_alloc(n, sizeof *y), *b = want ? vn_alloc(n, sizeof *b) : NULL, *v = vars ? vn_alloc(n, sizeof *v) : NULL;
-    vn_status_t st = y && (b || !want) && (v || !vars) ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-    vn_softmax_planes_t p = {.x = x, .err = vn_arg_err(e, 0), .x_var = e->in[0].var, .y = y, .bound = b, .var = v};
+    double *y = vn_alloc(n, sizeof *y), *b = want ? vn_alloc(n, sizeof *b) : NULL, *v = vars ? vn_alloc(n, sizeof *v) : NULL,
+           *own = want ? vn_alloc(n, sizeof *own) : NULL;
+    vn_status_t st = y && ((b && own) || !want) && (v || !vars) ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    vn_softmax_planes_t p = {.x = x, .err = vn_arg_err(e, 0), .x_var = e->in[0].var, .y = y, .bound = b, .var = v, .own = own};
     if (st == VN_OK) st = vn_softmax_rows(e, VN_LOG_SOFTMAX, &s, &p);
-    if (st == VN_OK) st = reduce(e, y, b, v);
+    if (st == VN_OK) st = reduce(e, y, b, v, own);
     if (st == VN_OK && e->n_out > 1 && *e->node->outputs[1]) {
         st = vn_out_float(e, 1, t->dtype, t->rank, t->dims);
         if (st == VN_OK) {
@@ -127,11 +137,14 @@ vn_status_t vn_eval_softmax_loss(vn_eval_t *e) {
             memcpy(r->value, y, (size_t)t->count * sizeof *y);
             if (b) memcpy(r->bound, b, (size_t)t->count * sizeof *b);
             if (v) memcpy(r->var, v, (size_t)t->count * sizeof *v);
+            if (own) st = vn_out_own(e, 1);
+            if (own && st == VN_OK) memcpy(r->own, own, (size_t)t->count * sizeof *own);
             r->terms = s.n;
         }
     }
     vn_free(y);
     vn_free(b);
     vn_free(v);
+    vn_free(own);
     return st;
 }

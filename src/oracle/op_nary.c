@@ -5,11 +5,15 @@
  * Claim ELEM-11: Sum of n: E = (n-1) u T, one rounding for n = 2. Mean of n: E = g(n+1) T/n + eta (n > 1). T = sum of absolute values.
  */
 #include "oracle/elementwise.h"
+#include "oracle/escalate.h"
 
 typedef enum nary { N_MAX, N_MIN, N_SUM, N_MEAN } nary_t;
+/* What Max and Min do with NaN: it wins; or a > b ? a : b, which gives the later operand where one is NaN; or b > a ? b : a, the earlier. */
+typedef enum nan_rule { NAN_WINS, NAN_LATER, NAN_EARLIER } nan_rule_t;
 
 typedef struct job {
     nary_t op;
+    nan_rule_t rule;
     int first; /* operand 0: initialises */
     const double *x;
     vn_doubt_t d;
@@ -22,6 +26,11 @@ typedef struct job {
 
 static void choose(job_t *j, int64_t o, double x, bool max) {
     const double m = j->value[o];
+    if (j->rule != NAN_WINS) {
+        const bool keep = max ? m > x : m < x, take_later = max ? x > m : x < m;
+        if (j->rule == NAN_LATER ? !keep : take_later) j->value[o] = x;
+        return;
+    }
     const bool take = isnan(x) || (!isnan(m) && (max ? x > m : x < m));
     if (x == 0 && m == 0 && signbit(x) != signbit(m)) vn_flag(&j->flags, o, VN_EL_ZERO_OK);
     if (take) j->value[o] = x;
@@ -78,7 +87,7 @@ static void sum_up(void *ctx, int64_t begin, int64_t end) {
     const job_t *j = w->j;
     const double n = w->n, g = w->j->op == N_MEAN ? vn_gamma(n + 1, w->u) : 0;
     for (int64_t i = begin; i < end; ++i) {
-        vn_sum2_t s = {.hi = j->value[i] + j->low[i]};
+        vn_sum2_t s = {.hi = j->low[i] == 0 ? j->value[i] : j->value[i] + j->low[i]}; /* a sum of negative zeros keeps its sign */
         s.lo = isfinite(s.hi) ? (j->value[i] - s.hi) + j->low[i] : 0;
         if (!isfinite(s.hi)) s.hi = j->value[i];
         const double total = s.hi;
@@ -176,6 +185,58 @@ static vn_status_t accumulate(vn_eval_t *e, job_t *j, int rank, const int64_t *d
     return j->flags.failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags") : VN_OK;
 }
 
+/* ---- single elements in more digits (claim PREC-3): the sum without loss, then the quotient ---- */
+
+typedef struct refine {
+    const vn_eval_t *e;
+    const vn_bcast_t *plans; /* one per operand */
+    bool mean;
+} refine_t;
+
+static void refine_one(void *ctx, int64_t i, vn_exact_t *out) {
+    const refine_t *j = ctx;
+    vn_quad_sum_t s = {0};
+    for (int k = 0; k < j->e->n_in; ++k) {
+        const vn_bcast_t *b = &j->plans[k];
+        int64_t at = 0, rest = i;
+        for (int d = b->rank - 1; d >= 0; --d) {
+            at += rest % b->dims[d] * b->step[0][d];
+            rest /= b->dims[d];
+        }
+        const double *x = j->e->in[k].value ? j->e->in[k].value : j->e->in[k].t->data; /* f64 tensors are their own plane */
+        vn_quad_add(&s, x[at]);
+    }
+    const vn_exact_t total = vn_exact_sum(&s);
+    *out = j->mean ? vn_exact_quotient(total, j->e->n_in) : total;
+}
+
+static vn_status_t refine_sum(vn_eval_t *e, bool mean, int rank, const int64_t *dims) {
+    vn_bcast_t *plans = vn_alloc((size_t)e->n_in, sizeof *plans);
+    vn_status_t s = plans ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    for (int k = 0; k < e->n_in && s == VN_OK; ++k) {
+        s = vn_bcast_onto(e, e->in[k].t, rank, dims, &plans[k]);
+        if (s == VN_OK && !vn_arg_f64(e, k)) s = VN_ERR_NOMEM;
+    }
+    if (s == VN_OK) vn_refine_each(e, refine_one, &(refine_t){.e = e, .plans = plans, .mean = mean});
+    vn_free(plans);
+    return s;
+}
+
+/* Comparisons with NaN are false: which operand is left then depends on how the comparison is written. */
+static vn_status_t ordered_readings(vn_eval_t *e, const job_t *given, int rank, const int64_t *dims) {
+    static const char *const names[] = {
+        [NAN_LATER] = "the later operand where one is NaN", [NAN_EARLIER] = "the earlier operand where one is NaN"};
+    vn_status_t s = VN_OK;
+    for (nan_rule_t rule = NAN_LATER; rule <= NAN_EARLIER && s == VN_OK; ++rule) {
+        job_t j = {.op = given->op, .rule = rule, .ulp = given->ulp, .flags = given->flags};
+        j.value = vn_alloc((size_t)e->out[0].count, sizeof(double));
+        s = j.value ? accumulate(e, &j, rank, dims) : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a reading");
+        if (s == VN_OK) s = reading(e, j.value, names[rule]);
+        vn_free(j.value);
+    }
+    return s;
+}
+
 vn_status_t vn_eval_nary(vn_eval_t *e) {
     const nary_t op = (nary_t)vn_registry_find(e->node->domain, e->node->op, e->version)->param;
     if (e->n_in < 1) return vn_eval_fail(e, VN_ERR_USAGE, "at least one input is needed");
@@ -202,17 +263,18 @@ vn_status_t vn_eval_nary(vn_eval_t *e) {
         return vn_eval_fail(e, VN_ERR_DTYPE, "inputs are %s; numbers are needed", vn_dtype_name(type));
 
     VN_TRY(vn_out_float(e, 0, type, rank, dims));
+    if (e->refine) return refine_sum(e, op == N_MEAN, rank, dims);
     vn_ref_t *r = &e->out[0];
     const size_t n = (size_t)(r->count ? r->count : 1);
     const bool sum = op == N_SUM || op == N_MEAN, bound = e->want >= VN_WANT_BOUND;
     job_t j = {.op = op, .value = r->value, .var = r->var, .ulp = vn_spacing(e->contract->accumulator), .flags = {.e = e, .k = 0}};
     if (sum && type == VN_F64) VN_TRY(vn_out_lo(e, 0));
-    if (bound && (sum || type == VN_F64)) VN_TRY(vn_out_own(e, 0));
+    if (sum || type == VN_F64) VN_TRY(vn_out_own(e, 0));
     double *scratch[4] = {0};
     bool enough = true;
     if (sum) {
         enough &= (j.low = scratch[0] = vn_alloc(n, sizeof(double))) != NULL;
-        if (bound) enough &= (j.size = scratch[1] = vn_alloc(n, sizeof(double))) != NULL;
+        enough &= (j.size = scratch[1] = vn_alloc(n, sizeof(double))) != NULL;
         if (r->var) enough &= (j.squares = scratch[2] = vn_alloc(n, sizeof(double))) != NULL;
     } else if (bound) {
         enough &= (j.other = scratch[2] = vn_alloc(n, sizeof(double))) != NULL;
@@ -228,6 +290,7 @@ vn_status_t vn_eval_nary(vn_eval_t *e) {
     } else if (s == VN_OK) {
         if (j.err && r->bound) memcpy(r->bound, j.err, (size_t)r->count * sizeof(double));
         if (j.differs) s = reading(e, j.other, op == N_MAX ? "fmax: NaN operands are skipped" : "fmin: NaN operands are skipped");
+        if (j.differs && s == VN_OK) s = ordered_readings(e, &j, rank, dims);
     }
     if (s == VN_OK && demand) vn_out_rounded(e, 0);
     if (s == VN_OK && (!sum || e->n_in == 1) && (vn_in_region(e) || doubtful)) vn_out_final(e, 0);
@@ -262,6 +325,7 @@ static vn_status_t clip_bound(vn_eval_t *e, int k, const char *attr, bool *has, 
 }
 
 static double clipped(const clip_t *c, double x) { /* Min(max, Max(x, min)), NaN kept */
+    if (isnan(c->lo) || isnan(c->hi)) return NAN;
     if (x < c->lo) x = c->lo;
     return x > c->hi ? c->hi : x;
 }
@@ -290,17 +354,20 @@ static vn_status_t clip_ints(vn_eval_t *e) {
 /* Readings of the text: NaN, absent bounds (numeric limits clip infinities), and min > max before opset 13. */
 static vn_status_t clip_readings(vn_eval_t *e, const double *x, const clip_t *c) {
     vn_ref_t *r = &e->out[0];
-    bool any_nan = false, any_inf = false;
+    bool any_nan = false, open_ends = false;
     for (int64_t i = 0; i < r->count; ++i) {
         any_nan |= isnan(x[i]);
-        any_inf |= isinf(x[i]);
+        open_ends |= isinf(x[i]) && !(x[i] < 0 ? c->has_lo : c->has_hi);
     }
-    const bool open_ends = any_inf && (!c->has_lo || !c->has_hi), swapped = c->swapped && e->version < 13;
-    if (!any_nan && !open_ends && !swapped) return VN_OK;
+    const bool swapped = c->swapped && e->version < 13, nan_bound = (isnan(c->lo) || isnan(c->hi)) && r->count > 0;
+    if (!any_nan && !open_ends && !swapped && !nan_bound) return VN_OK;
     double *v = vn_alloc((size_t)(r->count ? r->count : 1), sizeof *v);
     if (!v) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a reading");
     vn_status_t s = VN_OK;
-    if (any_nan) {
+    if (nan_bound) { /* Max and Min that skip NaN: the bound is as good as absent */
+        for (int64_t i = 0; i < r->count; ++i) v[i] = fmin(fmax(x[i], c->lo), c->hi);
+        s = reading(e, v, "a NaN bound does not bind");
+    } else if (any_nan) {
         for (int64_t i = 0; i < r->count; ++i) v[i] = isnan(x[i]) ? c->lo : r->value[i];
         s = reading(e, v, "NaN becomes the lower bound");
         for (int64_t i = 0; i < r->count; ++i) v[i] = isnan(x[i]) ? c->hi : r->value[i];

@@ -176,23 +176,24 @@ static vn_status_t eval_mvn(vn_eval_t *e) {
     return vn_norm_run(e, &j, x->dtype, x->rank, x->dims);
 }
 
-enum { P = VN_OP_PROPAGATES };
+enum { P = VN_OP_PROPAGATES, PR = VN_OP_PROPAGATES | VN_OP_REFINES };
 static const vn_op_t rows[] = {
-    {"", "LayerNormalization", 17, 0, VN_CLASS_NORMALISATION, P, "NORM-1", eval_layer, infer_layer, 0},
-    {"", "RMSNormalization", 23, 0, VN_CLASS_NORMALISATION, P, "NORM-3", eval_rms, infer_layer, 0},
-    {"", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-3", eval_rms, infer_layer, 0},
-    {"com.microsoft", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-3", eval_rms, infer_layer, 0},
-    {"", "InstanceNormalization", 6, 0, VN_CLASS_NORMALISATION, P, "NORM-1", eval_instance, infer_same, 0},
-    {"", "GroupNormalization", 18, 20, VN_CLASS_NORMALISATION, P, "NORM-1", eval_group, infer_same, 0},
-    {"", "GroupNormalization", 21, 0, VN_CLASS_NORMALISATION, P, "NORM-1", eval_group, infer_same, 0},
-    {"", "MeanVarianceNormalization", 9, 0, VN_CLASS_NORMALISATION, P, "NORM-1", eval_mvn, infer_same, 0},
-    {"", "BatchNormalization", 7, 0, VN_CLASS_NORMALISATION, P, "NORM-4", vn_eval_batch_norm, vn_infer_batch_norm, 0},
-    {"", "LpNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-5", vn_eval_lp_norm, infer_same, 0},
-    {"", "LRN", 1, 0, VN_CLASS_NORMALISATION, 0, "NORM-6", vn_eval_lrn, infer_same, 0},
-    {"com.microsoft", "SkipLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-7", vn_eval_skip_norm, vn_infer_skip_norm, 0},
-    {"com.microsoft", "SkipSimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, P, "NORM-7", vn_eval_skip_rms, vn_infer_skip_norm,
+    {"", "LayerNormalization", 17, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_layer, infer_layer, 0},
+    {"", "RMSNormalization", 23, 0, VN_CLASS_NORMALISATION, PR, "NORM-3", eval_rms, infer_layer, 0},
+    {"", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-3", eval_rms, infer_layer, 0},
+    {"com.microsoft", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-3", eval_rms, infer_layer, 0},
+    {"", "InstanceNormalization", 6, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_instance, infer_same, 0},
+    {"", "GroupNormalization", 18, 20, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_group, infer_same, 0},
+    {"", "GroupNormalization", 21, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_group, infer_same, 0},
+    {"", "MeanVarianceNormalization", 9, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_mvn, infer_same, 0},
+    {"", "BatchNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-4", vn_eval_batch_norm, vn_infer_batch_norm, 0},
+    {"", "LpNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-5", vn_eval_lp_norm, infer_same, 0},
+    {"", "LRN", 1, 0, VN_CLASS_NORMALISATION, VN_OP_REFINES, "NORM-6", vn_eval_lrn, infer_same, 0},
+    {"com.microsoft", "SkipLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-7", vn_eval_skip_norm, vn_infer_skip_norm, 0},
+    {"com.microsoft", "SkipSimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-7", vn_eval_skip_rms, vn_infer_skip_norm,
      0},
-    {"com.microsoft", "EmbedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, 0, "NORM-7", vn_eval_embed_norm, vn_infer_embed_norm, 0},
+    {"com.microsoft", "EmbedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, VN_OP_REFINES, "NORM-7", vn_eval_embed_norm,
+     vn_infer_embed_norm, 0},
 };
 
 const vn_family_t vn_family_normalisation = {"normalisation", rows, sizeof rows / sizeof *rows};

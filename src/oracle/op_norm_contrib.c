@@ -7,10 +7,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/norm.h"
 
 typedef struct total {
     double *x, *err;
+    double *lo; /* what x leaves behind: only where single elements are asked for in more digits */
     int64_t count;
     int last; /* output of the sum, -1: none */
 } total_t;
@@ -18,19 +20,42 @@ typedef struct total {
 static void total_free(total_t *t) {
     vn_free(t->x);
     vn_free(t->err);
+    vn_free(t->lo);
 }
 
 static vn_status_t total_new(vn_eval_t *e, int64_t count, total_t *t) {
     const size_t n = (size_t)(count ? count : 1);
     *t = (total_t){.x = vn_alloc(n, sizeof(double)), .err = vn_alloc(n, sizeof(double)), .count = count, .last = -1};
-    if (t->x && t->err) return VN_OK;
+    if (e->refine) t->lo = vn_alloc(n, sizeof(double));
+    if (t->x && t->err && (t->lo || !e->refine)) return VN_OK;
     total_free(t);
     return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld elements", (long long)count);
+}
+
+static void refine_total(void *ctx, int64_t at, vn_exact_t *out) {
+    const total_t *t = ctx;
+    *out = (vn_exact_t){.value = t->x[at], .rest = t->lo[at], .own = fabs(t->lo[at]) * 0x1p-52};
+}
+
+/* t.x[at] = a + b + c. */
+static void add_up(total_t *t, int64_t at, double a, double b, double c) {
+    double hi = a, lo = 0;
+    vn_two_sum_add(&hi, &lo, b);
+    vn_two_sum_add(&hi, &lo, c);
+    t->x[at] = hi;
+    if (t->lo) t->lo[at] = lo;
 }
 
 static vn_status_t put_total(vn_eval_t *e, const total_t *t, int k, vn_dtype_t type, int rank, const int64_t *dims) {
     if (!vn_out_named(e, k)) return VN_OK;
     VN_TRY(vn_out_float(e, k, type, rank, dims));
+    if (e->refine) {
+        if (e->refine->k == k) vn_refine_each(e, refine_total, (void *)(uintptr_t)t);
+        return VN_OK;
+    }
+    e->out[k].own_rel = 0x1p-52;
+    for (int64_t i = 0; i < t->count; ++i)
+        e->out[k].own_abs = fmax(e->out[k].own_abs, 0x1p-52 * t->err[i] / vn_u(e)); /* three terms: err is 2 u of their size */
     memcpy(e->out[k].value, t->x, (size_t)t->count * sizeof(double));
     if (e->out[k].bound) memcpy(e->out[k].bound, t->err, (size_t)t->count * sizeof(double));
     for (int64_t i = 0; e->out[k].var && i < t->count; ++i) e->out[k].var[i] = t->err[i] * t->err[i] / 3;
@@ -43,6 +68,8 @@ static vn_status_t normalise(vn_eval_t *e, const total_t *t, bool mean, int k_ga
     vn_norm_job_t j = {.rule = vn_norm_rule(e, vn_node_float(e->node, "epsilon", 1e-12f), mean),
                        .x = t->x,
                        .err = t->err,
+                       .x_lo = t->lo,
+                       .summed = true,
                        .k_mean = k_mean,
                        .k_inv = k_mean < 0 ? -1 : k_mean + 1,
                        .stash = VN_F32,
@@ -69,7 +96,8 @@ static vn_status_t skip(vn_eval_t *e, bool mean) {
     const int k_bias = mean ? 4 : 3;
     const double *a = vn_arg_f64(e, 0), *b = vn_arg_f64(e, 1), *c = vn_has(e, k_bias) ? vn_arg_f64(e, k_bias) : NULL;
     if (!a || !b || (vn_has(e, k_bias) && !c)) return VN_ERR_NOMEM;
-    const int64_t hidden = x->rank ? x->dims[x->rank - 1] : 0;
+    if (x->rank < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "input 0 is a scalar");
+    const int64_t hidden = x->dims[x->rank - 1];
     if (s->count == 0 ? x->count != 0 : x->count % s->count != 0 || (c && e->in[k_bias].t->count != hidden))
         return vn_eval_fail(e, VN_ERR_SHAPE, "skip of %lld elements or bias do not fit an input of %lld", (long long)s->count,
                             (long long)x->count);
@@ -78,7 +106,7 @@ static vn_status_t skip(vn_eval_t *e, bool mean) {
     const double u = vn_u(e), *ea = vn_arg_err(e, 0), *eb = vn_arg_err(e, 1);
     for (int64_t i = 0; i < x->count; ++i) {
         const double p = a[i], q = b[i % s->count], r = c ? c[i % hidden] : 0;
-        t.x[i] = p + q + r;
+        add_up(&t, i, p, q, r);
         t.err[i] =
             (c ? 2 * u * (fabs(p) + fabs(q) + fabs(r)) : u * fabs(t.x[i])) + ((ea ? ea[i] : 0) + (eb ? eb[i % s->count] : 0)) * (1 + 2 * u);
     }
@@ -124,7 +152,7 @@ static vn_status_t embed_total(vn_eval_t *e, int64_t batch, int64_t length, int6
         if (segments) VN_TRY(table_row(e, SEGMENT, vn_arg_int(e, SEGMENTS, i), hidden, segment, &s));
         for (int64_t k = 0; k < hidden; ++k) {
             const double a = w[k], b = p[k], c = s ? s[k] : 0;
-            t->x[i * hidden + k] = a + b + c;
+            add_up(t, i * hidden + k, a, b, c);
             t->err[i * hidden + k] = s ? 2 * u * (fabs(a) + fabs(b) + fabs(c)) : u * fabs(a + b);
         }
     }

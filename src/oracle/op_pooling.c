@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/pool.h"
 #include "oracle/require.h"
 #include "oracle/sums.h"
@@ -34,7 +35,7 @@ static void average_one(average_job_t *j, const double *x, const double *dx, int
     double abs = s.abs, moved = 0;
     r->value[at] = m.hi;
     if (r->lo) r->lo[at] = m.lo;
-    if (r->own) r->own[at] = 0x1p-52 * fabs(m.hi);
+    if (r->own) r->own[at] = isfinite(m.hi) ? 0x1p-100 * m.abs + (d >= 0x1p11 ? 0x1p-64 * fabs(m.hi) : 0) : 0; /* claims of sums.h */
     if (!r->bound) return;
     for (int64_t i = 0; dx && i < n; ++i) moved += dx[i];
     if (!isfinite(m.hi)) return;
@@ -78,6 +79,21 @@ static void average_range(void *ctx, int64_t begin, int64_t end) {
     vn_free(buffer);
 }
 
+/* In more digits (claim PREC-3): the window's sum without loss, then the quotient. */
+static void average_refine(void *ctx, int64_t at, vn_exact_t *out) {
+    const average_job_t *j = ctx;
+    const int64_t room = vn_pool_capacity(&j->p), positions = j->p.w.positions;
+    double *x = vn_alloc((size_t)(room ? room : 1), sizeof *x);
+    if (!x) return; /* not refined: counted as undecided */
+    vn_pool_span_t s;
+    vn_pool_span(&j->p, at % positions, &s);
+    vn_pool_read(&j->p, &s, j->x + at / positions * j->p.w.in_size, x);
+    vn_quad_sum_t sum = {0};
+    for (int64_t i = 0; i < s.present; ++i) vn_quad_add(&sum, x[i]);
+    if (s.present) *out = vn_exact_quotient(vn_exact_sum(&sum), (vn_quad_t)(j->include_pad ? s.inside : s.present));
+    vn_free(x);
+}
+
 /* True if some window is empty, or overhangs the padded input. */
 static void look_at_windows(const vn_pool_t *p, bool *empty, bool *overhang) {
     *empty = *overhang = false;
@@ -108,13 +124,17 @@ static vn_status_t average(vn_eval_t *e, vn_pool_form_t form) {
     VN_TRY(need_float(e));
     VN_TRY(vn_pool_plan(e, form, &j.p));
     VN_TRY(vn_out_float(e, 0, x->dtype, j.p.rank, j.p.dims));
-    VN_TRY(vn_out_lo(e, 0));
-    if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, 0));
     j.x = vn_arg_f64(e, 0);
     if (!j.x) return VN_ERR_NOMEM;
+    j.include_pad = form != VN_POOL_GLOBAL && vn_node_int(e->node, "count_include_pad", 0) != 0;
+    if (e->refine) {
+        vn_refine_each(e, average_refine, &j);
+        return VN_OK;
+    }
+    VN_TRY(vn_out_lo(e, 0));
+    VN_TRY(vn_out_own(e, 0));
     j.err = vn_arg_err(e, 0);
     j.var = e->in[0].var;
-    j.include_pad = form != VN_POOL_GLOBAL && vn_node_int(e->node, "count_include_pad", 0) != 0;
     if (form != VN_POOL_GLOBAL) look_at_windows(&j.p, &empty, &overhang);
     e->out[0].terms = vn_pool_capacity(&j.p);
     if (empty || may_overflow(j.x, x->count, (double)e->out[0].terms, vn_format_info(j.acc)->max)) VN_TRY(vn_out_flags(e, 0));
@@ -137,7 +157,7 @@ static vn_status_t average(vn_eval_t *e, vn_pool_form_t form) {
 
 static vn_status_t eval_average(vn_eval_t *e) {
     VN_TRY(average(e, VN_POOL_WINDOWS));
-    return vn_pool_unpadded_reading(e, average);
+    return e->refine ? VN_OK : vn_pool_unpadded_reading(e, average);
 }
 static vn_status_t eval_global_average(vn_eval_t *e) { return average(e, VN_POOL_GLOBAL); }
 
@@ -217,6 +237,32 @@ static void lp_range(void *ctx, int64_t begin, int64_t end) {
     vn_free(buffer);
 }
 
+/* In more digits: powers by multiplication, p - 1 roundings each; the last root costs 8 units and what 1/p loses times the logarithm. */
+static void lp_refine(void *ctx, int64_t at, vn_exact_t *out) {
+    const lp_job_t *j = ctx;
+    const int64_t room = vn_pool_capacity(&j->p), positions = j->p.w.positions;
+    double *x = vn_alloc((size_t)(room ? room : 1), sizeof *x);
+    if (!x) return; /* not refined: counted as undecided */
+    vn_pool_span_t s;
+    vn_pool_span(&j->p, at % positions, &s);
+    vn_pool_read(&j->p, &s, j->x + at / positions * j->p.w.in_size, x);
+    vn_quad_sum_t sum = {0};
+    for (int64_t i = 0; i < s.present; ++i) {
+        vn_quad_t power = fabs(x[i]);
+        for (int64_t k = 1; k < j->power; ++k) power *= fabs(x[i]);
+        vn_quad_add(&sum, power);
+    }
+    if (j->power == 1) {
+        *out = vn_exact_sum(&sum);
+    } else if (j->power == 2) {
+        *out = vn_exact_root(&sum);
+    } else if (sum.hi > 0 && vn_quad_finite(sum.hi)) {
+        const vn_quad_t y = vn_qpow(sum.hi, 1 / (vn_quad_t)j->power), units = 32 + (double)j->power + vn_qabs(vn_qlog(sum.hi));
+        *out = (vn_exact_t){.value = y, .own = y * units * VN_QUAD_U};
+    }
+    vn_free(x);
+}
+
 static vn_status_t lp(vn_eval_t *e, vn_pool_form_t form) {
     lp_job_t j = {.e = e,
                   .power = vn_node_int(e->node, "p", 2),
@@ -229,14 +275,18 @@ static vn_status_t lp(vn_eval_t *e, vn_pool_form_t form) {
     if (j.power < 1 || j.power > 1024) return vn_eval_fail(e, VN_ERR_RANGE, "p = %lld", (long long)j.power);
     VN_TRY(vn_pool_plan(e, form, &j.p));
     VN_TRY(vn_out_float(e, 0, x->dtype, j.p.rank, j.p.dims));
+    j.x = vn_arg_f64(e, 0);
+    if (!j.x) return VN_ERR_NOMEM;
+    if (e->refine) {
+        vn_refine_each(e, lp_refine, &j);
+        return VN_OK;
+    }
     VN_TRY(vn_out_lo(e, 0));
+    VN_TRY(vn_out_own(e, 0));
     if (e->want >= VN_WANT_BOUND) {
-        VN_TRY(vn_out_own(e, 0));
         if (j.power == 2) VN_TRY(vn_out_wide(e, 0, "powers-for-squares"));
         VN_TRY(vn_out_flags(e, 0));
     }
-    j.x = vn_arg_f64(e, 0);
-    if (!j.x) return VN_ERR_NOMEM;
     j.err = vn_arg_err(e, 0);
     e->out[0].terms = vn_pool_capacity(&j.p);
     const int64_t per = e->out[0].terms;
@@ -246,7 +296,7 @@ static vn_status_t lp(vn_eval_t *e, vn_pool_form_t form) {
 
 static vn_status_t eval_lp(vn_eval_t *e) {
     VN_TRY(lp(e, VN_POOL_WINDOWS));
-    return vn_pool_unpadded_reading(e, lp);
+    return e->refine ? VN_OK : vn_pool_unpadded_reading(e, lp);
 }
 static vn_status_t eval_global_lp(vn_eval_t *e) { return lp(e, VN_POOL_GLOBAL); }
 
@@ -254,10 +304,10 @@ static vn_status_t infer_pool(vn_eval_t *e) { return vn_pool_infer(e, false); }
 static vn_status_t infer_global(vn_eval_t *e) { return vn_pool_infer(e, true); }
 
 static const vn_op_t rows[] = {
-    {"", "AveragePool", 7, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES, "POOL-1", eval_average, infer_pool, 0},
-    {"", "GlobalAveragePool", 1, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES, "POOL-1", eval_global_average, infer_global, 0},
-    {"", "LpPool", 2, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES, "POOL-2", eval_lp, infer_pool, 0},
-    {"", "GlobalLpPool", 2, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES, "POOL-2", eval_global_lp, infer_global, 0},
+    {"", "AveragePool", 1, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES | VN_OP_REFINES, "POOL-1", eval_average, infer_pool, 0},
+    {"", "GlobalAveragePool", 1, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES | VN_OP_REFINES, "POOL-1", eval_global_average, infer_global, 0},
+    {"", "LpPool", 2, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES | VN_OP_REFINES, "POOL-2", eval_lp, infer_pool, 0},
+    {"", "GlobalLpPool", 2, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES | VN_OP_REFINES, "POOL-2", eval_global_lp, infer_global, 0},
     {"", "MaxPool", 1, 0, VN_CLASS_MOVEMENT, VN_OP_PROPAGATES, "POOL-4", vn_eval_max_pool, vn_infer_max_pool, 0},
     {"", "GlobalMaxPool", 1, 0, VN_CLASS_MOVEMENT, VN_OP_PROPAGATES, "POOL-4", vn_eval_global_max_pool, infer_global, 0},
     {"", "MaxUnpool", 9, 0, VN_CLASS_MOVEMENT, VN_OP_MAPS | VN_OP_SHAPE_LIKE_2, "POOL-5", vn_eval_max_unpool, NULL, 0},

@@ -110,9 +110,11 @@ static void quantise_one(quantise_t *j, int64_t i, double s, double z) {
     const double doubt = j->err ? j->err[i] / fabs(s) : 0;
     const bool settled = j->division == j->working && power_of_two(s);
     const double w = doubt + (settled ? 0 : j->window * fabs(exact));
-    if (w > 0 || j->division != j->working) {
-        const double down = code_of(j, vn_round_to(j->working, exact - w, VN_RNE, false), z),
-                     up = code_of(j, vn_round_to(j->working, exact + w, VN_RNE, false), z);
+    if (isfinite(exact) && (w > 0 || j->division != j->working)) { /* an infinite quotient is one however it is rounded */
+        /* Quotients are members of the working format within the window; what an uncertain operand may give is rounded to one. */
+        const bool inward = w > 0 && doubt == 0;
+        const double down = code_of(j, vn_round_to(j->working, exact - w, inward ? VN_RU : VN_RNE, false), z),
+                     up = code_of(j, vn_round_to(j->working, exact + w, inward ? VN_RD : VN_RNE, false), z);
         second = !same(down, first) ? down : up;
         if (!same(down, first) && !same(up, first) && !same(down, up)) vn_flag(&j->flags, i, VN_EL_VOID); /* more than two codes */
     }
@@ -299,8 +301,10 @@ static vn_status_t eval_dequantise(vn_eval_t *e) {
     if (large && vn_format_info(out)->p < 24) j.u = fmax(j.u, vn_format_info(out)->u); /* q - z may be rounded to the type */
     const bool shifted = j.z && any_not_zero(j.z, e->in[2].t->count);
     if (e->want >= VN_WANT_BOUND && e->contract->tier != VN_TIER_IEEE && shifted) VN_TRY(vn_out_wide(e, 0, "folded-zero-point"));
-    if (t == VN_F64 && e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, 0));
-    if (t == VN_F64) VN_TRY(vn_out_lo(e, 0));
+    if (t == VN_F64 || large) { /* value + lo is exact: a product of 33 and 24 digits is not one rounding of the f64 product (PREC-3) */
+        VN_TRY(vn_out_own(e, 0));
+        VN_TRY(vn_out_lo(e, 0));
+    }
     j.value = e->out[0].value;
     j.lo = e->out[0].lo;
     j.bound = e->out[0].bound;

@@ -1,7 +1,8 @@
 /* op_random.c -- random operators and Dropout.
  *
  * Claim INDEX-5: the standard fixes distribution, type and shape, not the numbers. The tensor is one legitimate draw (it only lets a
- * trajectory go on); the reference is marked is_random with the range that every draw must keep.
+ * trajectory go on); the reference is marked is_random with the range that every draw must keep (ends rounded to the type), and carries the
+ * law that its distribution is tested against (src/judge/distribution.c).
  * Claim INDEX-6: Dropout outside training, or with ratio 0, is the operand bit for bit and a mask of ones; before opset 12 the text does
  * not say what the mask holds: reading "mask-zeros". In training it is random: |y| <= max |x| / (1 - ratio).
  */
@@ -44,9 +45,16 @@ static void put(vn_eval_t *e, int k, int64_t i, double x) {
 }
 
 static void mark_random(vn_eval_t *e, int k, double lo, double hi) {
+    const vn_format_t f = vn_format_of(e->out[k].dtype);
     e->out[k].is_random = true;
-    e->out[k].range_lo = lo;
-    e->out[k].range_hi = hi;
+    e->out[k].range_lo = f == VN_FMT_NONE ? lo : fmin(lo, vn_round_to(f, lo, VN_RNE, false));
+    e->out[k].range_hi = f == VN_FMT_NONE ? hi : fmax(hi, vn_round_to(f, hi, VN_RNE, false));
+}
+
+static vn_status_t set_law(vn_eval_t *e, int k, vn_law_t law) {
+    if (law.n_weights) law.weight = vn_alloc((size_t)law.n_weights, sizeof *law.weight);
+    e->out[k].law = law;
+    return law.n_weights && !law.weight ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld weights", (long long)law.n_weights) : VN_OK;
 }
 
 /* ---- RandomNormal, RandomUniform and their Like forms ---- */
@@ -60,7 +68,7 @@ static vn_status_t draw(vn_eval_t *e, vn_dtype_t t, const vn_shape_t *s) {
     vn_rng_t rng = rng_of(e);
     for (int64_t i = 0; i < e->out[0].count; ++i) put(e, 0, i, normal ? a + b * vn_rng_normal(&rng) : a + (b - a) * vn_rng_uniform(&rng));
     mark_random(e, 0, normal ? -INFINITY : fmin(a, b), normal ? INFINITY : fmax(a, b));
-    return VN_OK;
+    return set_law(e, 0, (vn_law_t){.kind = normal ? VN_LAW_NORMAL : VN_LAW_UNIFORM, .a = a, .b = b});
 }
 
 static vn_status_t shape_attr(vn_eval_t *e, vn_dtype_t *t, vn_shape_t *s) {
@@ -122,6 +130,8 @@ vn_status_t vn_move_bernoulli(vn_eval_t *e) {
     vn_rng_t rng = rng_of(e);
     for (int64_t i = 0; i < e->out[0].count; ++i) put(e, 0, i, vn_rng_uniform(&rng) < p[i] ? 1 : 0);
     mark_random(e, 0, 0, 1);
+    VN_TRY(set_law(e, 0, (vn_law_t){.kind = VN_LAW_BERNOULLI, .n_weights = e->out[0].count}));
+    if (e->out[0].law.weight) memcpy(e->out[0].law.weight, p, (size_t)e->out[0].count * sizeof *p);
     return VN_OK;
 }
 
@@ -150,12 +160,14 @@ vn_status_t vn_move_multinomial(vn_eval_t *e) {
     if (!x) return VN_ERR_NOMEM;
     VN_TRY(open_draw(e, 0, t, 2, s.d));
     if (classes < 1 && e->out[0].count) return vn_eval_fail(e, VN_ERR_RANGE, "no classes to draw from");
+    VN_TRY(set_law(e, 0, (vn_law_t){.kind = VN_LAW_CHOICE, .classes = classes, .n_weights = e->in[0].t->count}));
     vn_rng_t rng = rng_of(e);
     for (int64_t b = 0; b < s.d[0]; ++b) {
         const double *row = x + b * classes;
         double top = -INFINITY, sum = 0;
         for (int64_t c = 0; c < classes; ++c) top = fmax(top, row[c]);
         for (int64_t c = 0; c < classes; ++c) sum += exp(row[c] - top);
+        for (int64_t c = 0; c < classes; ++c) e->out[0].law.weight[b * classes + c] = exp(row[c] - top) / sum;
         for (int64_t i = 0; i < s.d[1]; ++i) {
             double left = vn_rng_uniform(&rng) * sum;
             int64_t c = 0;
@@ -195,8 +207,14 @@ static vn_status_t drop(vn_eval_t *e, double ratio) {
     /* one rounding of the scale, one of the product, in the type of the result */
     const double u = vn_format_info(vn_format_of(t->dtype))->u, room = top * (1 + 3 * u) + vn_format_info(vn_format_of(t->dtype))->eta;
     mark_random(e, 0, -room, room);
-    if (vn_move_wanted(e, 1)) mark_random(e, 1, 0, 1);
-    return VN_OK;
+    VN_TRY(set_law(
+        e, 0,
+        (vn_law_t){
+            .kind = VN_LAW_DROPOUT, .a = 1 - ratio, .b = 3 * u, .c = vn_format_info(vn_format_of(t->dtype))->eta, .n_weights = t->count}));
+    for (int64_t i = 0; i < t->count; ++i) e->out[0].law.weight[i] = x[i] * scale;
+    if (!vn_move_wanted(e, 1)) return VN_OK;
+    mark_random(e, 1, 0, 1);
+    return set_law(e, 1, (vn_law_t){.kind = VN_LAW_BERNOULLI, .a = 1 - ratio});
 }
 
 vn_status_t vn_move_dropout(vn_eval_t *e) {

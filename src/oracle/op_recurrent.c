@@ -36,7 +36,7 @@ static vn_status_t functions(vn_eval_t *e, plan_t *p) {
     const vn_attr_t *names = vn_node_attr(e->node, "activations");
     int64_t n_alpha = 0, n_beta = 0, a = 0, b = 0;
     const float *alpha = vn_node_floats(e->node, "activation_alpha", &n_alpha), *beta = vn_node_floats(e->node, "activation_beta", &n_beta);
-    const double clip = vn_node_attr(e->node, "clip") ? vn_node_float(e->node, "clip", 0) : 0;
+    const double clip = vn_node_float(e->node, "clip", INFINITY); /* absent: none; 0 is a threshold too */
     const int per = p->spec.functions;
     if (names && names->count < (int64_t)per * p->directions)
         return vn_eval_fail(e, VN_ERR_RANGE, "%lld activations, %d are needed", (long long)names->count, per * p->directions);
@@ -50,7 +50,7 @@ static vn_status_t functions(vn_eval_t *e, plan_t *p) {
             const bool takes_beta = g->kind == VN_GATE_AFFINE || g->kind == VN_GATE_SCALED_TANH || g->kind == VN_GATE_HARD_SIGMOID;
             if (takes_alpha && a < n_alpha) g->alpha = alpha[a++];
             if (takes_beta && b < n_beta) g->beta = beta[b++];
-            g->clip = clip > 0 && !(p->spec.kind == 'L' && k == 2) ? clip : INFINITY;
+            g->clip = clip >= 0 && !(p->spec.kind == 'L' && k == 2) ? clip : INFINITY;
         }
     return VN_OK;
 }
@@ -276,7 +276,7 @@ static vn_status_t outputs(vn_eval_t *e, const plan_t *p) {
         output_dims(p, k, &rank, dims);
         VN_TRY(vn_out_float(e, k, e->in[0].t->dtype, rank, dims));
         e->out[k].terms = p->in + p->hidden + 2;
-        if (e->want >= VN_WANT_BOUND && e->contract->accumulator == VN_FMT_F64) VN_TRY(vn_out_own(e, k));
+        if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, k));
         if (e->want >= VN_WANT_BOUND && p->spec.quantised) VN_TRY(vn_out_wide(e, k, "quantised-activations"));
     }
     return VN_OK;

@@ -9,17 +9,20 @@
  * A hidden narrower format (contract.intermediate) adds its roundoff where a value would be kept in it: squares, totals, counts.
  * Empty sets: sum 0, product 1, maximum the lowest and minimum the highest value of the type, log of 0, mean NaN with the reading "zeros".
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/expsum.h"
+#include "oracle/frame.h"
 
 typedef enum kind { SUM, MEAN, MAX, MIN, PROD, L1, L2, SQUARES, LOGSUM, LOGSUMEXP } kind_t;
 
 typedef struct cell {
     double y, lo, bound, var;
     uint8_t flags;
-    bool own; /* the oracle's own error is the bound's share, not half an ulp */
+    double own; /* error of y + lo; where no lo is kept the rounding to y comes on top */
 } cell_t;
 
 typedef struct job {
@@ -66,6 +69,7 @@ static void cell_sum(job_t *j, const vn_row_t *row, cell_t *c) {
     const vn_sum2_t q = mean ? vn_sum2_over(s, count) : s;
     c->y = q.hi;
     c->lo = q.lo;
+    c->own = 0x1p-100 * q.abs + (mean && n >= 1 << 11 ? 0x1p-64 * fabs(q.hi) : 0); /* claims of sums.h */
     if (j->e->want < VN_WANT_BOUND || !isfinite(c->y)) return;
     const double *err = row->in[1];
     const double doubt = total(err, n), size = s.abs + doubt;
@@ -147,7 +151,6 @@ static void cell_prod(job_t *j, const vn_row_t *row, cell_t *c) {
         integers &= rint(v) == v;
         if (err) doubt += err[k] / fabs(v);
     }
-    c->own = true;
     const int e = exponent > 4000 ? 4000 : exponent < -4000 ? -4000 : (int)exponent;
     if (zero || !isfinite(plain)) {
         bool nonfinite = false;
@@ -156,6 +159,7 @@ static void cell_prod(job_t *j, const vn_row_t *row, cell_t *c) {
     } else {
         c->y = (double)ldexpl(mantissa, e);
     }
+    c->own = ((double)n * LDBL_EPSILON + 0x1p-53) * fabs(c->y) + (c->y != 0 && fabs(c->y) < DBL_MIN ? 0x1p-1074 : 0);
     if (j->e->want < VN_WANT_BOUND || !isfinite(c->y)) return;
     const double count = (double)n, grown = exp2(grown_log * (1 + 0x1p-40) + 0x1p-30);
     if (zero && err) { /* a zero operand with doubt: no relative statement */
@@ -167,7 +171,8 @@ static void cell_prod(job_t *j, const vn_row_t *row, cell_t *c) {
         const double g = vn_gamma(count - 1, j->u), rel = err ? expm1(doubt) * (doubt < 1 ? 1.1 : INFINITY) : 0;
         c->bound = (g + rel + g * rel) * fabs(c->y) + (count - 1) * (j->eta / 2) * grown;
         if (j->e->contract->ftz || j->e->contract->daz) c->bound += vn_flushed(j->e, count - 1, count) * grown;
-        if (n > 1) c->var = (count - 1) * 0.18 * j->u * j->u * c->y * c->y;
+        /* a prefix that underflows loses up to eta / 2, which later factors multiply as in SUM-3 */
+        if (n > 1) c->var = (count - 1) * (0.18 * j->u * j->u * c->y * c->y + (j->eta * grown) * (j->eta * grown) / 12);
         if (err && row->in[2])
             for (int64_t k = 0; k < n; ++k) c->var += row->in[2][k] / (x[k] * x[k]) * c->y * c->y;
     }
@@ -188,6 +193,7 @@ static void cell_squares(job_t *j, const vn_row_t *row, cell_t *c) {
         for (int64_t k = 0; k < n; ++k) t += (long double)(x[k] / m) * (x[k] / m);
         c->y = j->kind == L2 ? (double)(sqrtl(t) * m) : INFINITY;
     }
+    c->own = 0x1p-51 * fabs(c->y);
     if (j->e->want < VN_WANT_BOUND || !isfinite(c->y)) return;
     const double big = max_abs_over(x, n), Q = s.abs;
     c->flags = overflow(j, (1 + count * u) * Q + total(err, n) * 2 * big, false);
@@ -232,6 +238,7 @@ static void cell_logsum(job_t *j, const vn_row_t *row, cell_t *c) {
     const long double y = logl((long double)s.hi + s.lo);
     c->y = (double)y;
     c->lo = isfinite(c->y) ? (double)(y - c->y) : 0;
+    c->own = 0x1p-99 * s.abs / fabs(s.hi) + 4 * LDBL_EPSILON * fabs(c->y);
     if (j->e->want < VN_WANT_BOUND) return;
     const double doubt = total(row->in[1], n), size = s.abs + doubt;
     const bool exact = !row->in[1] && vn_sum_exact(row->in[0], n, s.abs, j->e->contract->accumulator);
@@ -261,7 +268,7 @@ static void cell_logsumexp(job_t *j, const vn_row_t *row, cell_t *c) {
     const long double log_l = logl((long double)r.total.hi + r.total.lo), y = log_l + r.max;
     c->y = (double)y;
     c->lo = 0;
-    c->own = true;
+    c->own = (16 + 2 * log((double)row->n)) * 0x1p-53 + 0x1p-52 * fabs(c->y); /* relative error of the sum, then two roundings */
     if (!want) return;
     c->bound = INFINITY;
     vn_exp_wrong(&j->exps, row->n, row->in[0], row->in[1], w, &r, wrong);
@@ -291,7 +298,61 @@ static void on_row(void *ctx, const vn_row_t *row) {
     if (r->bound) r->bound[i] = c.bound;
     if (r->var) r->var[i] = c.var;
     if (r->flags) r->flags[i] = c.flags;
-    if (r->own) r->own[i] = (isfinite(c.bound) && c.own ? c.bound * (0x1p-53 / j->u) : 0) + 0x1p-52 * fabs(c.y);
+    if (r->own) r->own[i] = isfinite(c.y) ? c.own + (r->lo ? 0 : 0x1p-52 * fabs(c.y)) : 0;
+}
+
+/* ---- single elements in more digits (claim PREC-3) ---- */
+
+typedef struct refine {
+    const vn_rows_t *rows;
+    const double *x;
+    kind_t kind;
+} refine_t;
+
+static vn_exact_t quad_product(const double *x, int64_t n) {
+    vn_quad_t y = 1;
+    bool exact = true;
+    for (int64_t k = 0; k < n; ++k) {
+        const vn_quad_t next = y * x[k];
+        exact = exact && (n <= 2 || vn_qfma(y, x[k], -next) == 0);
+        y = next;
+    }
+    const vn_quad_t far = (vn_quad_t)0x1p-1000 * 0x1p-1000; /* beyond this nothing narrower has members */
+    if (!vn_quad_finite(y) || (y != 0 && vn_qabs(y) < far)) return (vn_exact_t){.own = INFINITY};
+    return (vn_exact_t){.value = y, .own = exact ? 0 : vn_qabs(y) * ((double)n * VN_QUAD_U)};
+}
+
+static void refine_cell(void *ctx, int64_t at, vn_exact_t *out) {
+    const refine_t *j = ctx;
+    const int64_t n = j->rows->n;
+    double *x = vn_alloc((size_t)(n ? n : 1), sizeof *x);
+    if (!x) return; /* not refined: counted as undecided */
+    vn_rows_read(j->rows, j->x, at, 1, x);
+    vn_quad_sum_t s = {0};
+    for (int64_t k = 0; k < n && j->kind != PROD && j->kind != LOGSUMEXP; ++k)
+        vn_quad_add(&s, j->kind == L2 || j->kind == SQUARES ? (vn_quad_t)x[k] * x[k] : j->kind == L1 ? fabs(x[k]) : x[k]);
+    switch (j->kind) {
+    case SUM:
+    case L1:
+    case SQUARES: *out = vn_exact_sum(&s); break;
+    case MEAN: *out = vn_exact_quotient(vn_exact_sum(&s), (vn_quad_t)n); break;
+    case L2: *out = vn_exact_root(&s); break;
+    case PROD: *out = quad_product(x, n); break;
+    case LOGSUM:
+        if (s.hi > 0) {
+            *out = (vn_exact_t){.value = vn_qlog(s.hi), .rest = s.lo / s.hi};
+            out->own = vn_qabs(out->value) * VN_QUAD_ERROR(1) + (s.lost + vn_qabs(s.lo) * (8 * VN_QUAD_U)) / s.hi;
+        }
+        break;
+    case LOGSUMEXP: {
+        const vn_quad_expsum_t w = vn_quad_expsum(x, n);
+        if (isfinite(w.max)) *out = (vn_exact_t){.value = w.max, .rest = w.log, .own = w.log_own};
+        break;
+    }
+    case MAX:
+    case MIN: break;
+    }
+    vn_free(x);
 }
 
 /* ---- shapes ---- */
@@ -351,8 +412,26 @@ typedef struct ints {
     const vn_rows_t *rows;
     const int64_t *x;
     vn_tensor_t *out;
+    int64_t *clamped; /* a row's exact result, kept within the type; NULL: not asked for */
+    int overflows;    /* atomic: some row's is not the one modulo 2^bits */
     bool is_unsigned;
 } ints_t;
+
+__extension__ typedef __int128 wide_t;
+
+/* acc + v or acc * v; beyond 2^126 only sign and size matter. */
+static wide_t grow(wide_t acc, wide_t v, bool product) {
+    wide_t r;
+    const wide_t huge = (wide_t)1 << 126;
+    if (product ? __builtin_mul_overflow(acc, v, &r) : __builtin_add_overflow(acc, v, &r))
+        return (acc < 0) != (product && v < 0) ? -huge : huge;
+    return r > huge ? huge : r < -huge ? -huge : r;
+}
+
+static int64_t clamp_to(bool is_unsigned, wide_t v, int64_t lo, int64_t hi) {
+    const wide_t least = lo, most = is_unsigned ? (wide_t)(uint64_t)hi : (wide_t)hi;
+    return v < least ? lo : v > most ? hi : (int64_t)v;
+}
 
 static int64_t int_limit(vn_dtype_t t, bool max) {
     const int bits = vn_dtype_bits(t);
@@ -362,11 +441,12 @@ static int64_t int_limit(vn_dtype_t t, bool max) {
 }
 
 static void int_rows(void *ctx, int64_t begin, int64_t end) {
-    const ints_t *j = ctx;
+    ints_t *j = ctx;
     const vn_rows_t *s = j->rows;
     for (int64_t r = begin; r < end; ++r) {
         const int64_t base = vn_rows_base(s, r);
         uint64_t acc = j->kind == PROD;
+        wide_t exact = j->kind == PROD;
         double real = 0;
         int64_t best = int_limit(j->out->dtype, j->kind == MIN);
         for (int64_t k = 0; k < s->n; ++k) {
@@ -377,6 +457,10 @@ static void int_rows(void *ctx, int64_t begin, int64_t end) {
             }
             const int64_t v = j->x[at];
             const double f = j->is_unsigned ? (double)(uint64_t)v : (double)v;
+            if (j->clamped) {
+                const wide_t w = j->is_unsigned ? (wide_t)(uint64_t)v : (wide_t)v;
+                exact = grow(exact, j->kind == SQUARES ? grow(w, w, true) : j->kind == L1 && w < 0 ? -w : w, j->kind == PROD);
+            }
             switch (j->kind) {
             case MAX: best = (j->is_unsigned ? (uint64_t)v > (uint64_t)best : v > best) ? v : best; break;
             case MIN: best = (j->is_unsigned ? (uint64_t)v < (uint64_t)best : v < best) ? v : best; break;
@@ -401,7 +485,19 @@ static void int_rows(void *ctx, int64_t begin, int64_t end) {
         if (j->kind == LOGSUM || j->kind == LOGSUMEXP) real = log(real);
         if (j->kind == L2 || j->kind == LOGSUM || j->kind == LOGSUMEXP) y = fabs(real) < 0x1p62 ? (int64_t)real : 0;
         vn_tensor_set_i64(j->out, r, y);
+        if (!j->clamped) continue;
+        j->clamped[r] = clamp_to(j->is_unsigned, exact, int_limit(j->out->dtype, false), int_limit(j->out->dtype, true));
+        if (j->clamped[r] != vn_tensor_get_i64(j->out, r)) __atomic_store_n(&j->overflows, 1, __ATOMIC_RELAXED);
     }
+}
+
+/* The text names no arithmetic beyond the type's range: saturation is a reading beside the low bits. */
+static vn_status_t reading_saturated(vn_eval_t *e, const int64_t *v) {
+    const vn_ref_t *r = &e->out[0];
+    vn_tensor_t *t;
+    VN_TRY(vn_tensor_new(r->dtype, r->rank, r->dims, &t, e->err));
+    for (int64_t i = 0; i < r->count; ++i) vn_tensor_set_i64(t, i, v[i]);
+    return vn_out_reading(e, 0, "integer overflow saturates", t);
 }
 
 static vn_status_t eval_ints(vn_eval_t *e, kind_t kind, const plan_t *p) {
@@ -416,9 +512,17 @@ static vn_status_t eval_ints(vn_eval_t *e, kind_t kind, const plan_t *p) {
                 .out = e->out[0].tensor,
                 .is_unsigned = vn_dtype_kind(x->dtype) == VN_KIND_UNSIGNED || vn_dtype_kind(x->dtype) == VN_KIND_BOOL};
     const int bits = vn_dtype_bits(x->dtype); /* elements that share a byte stay in one chunk */
-    vn_parallel(p->rows.rows, bits >= 8 ? 1 + (1 << 14) / (p->rows.n + 1) : p->rows.rows, int_rows, &j);
+    const bool may_overflow = (kind == SUM || kind == PROD || kind == L1 || kind == SQUARES) && vn_dtype_is_int(x->dtype);
+    vn_status_t s = VN_OK;
+    if (may_overflow && e->want >= VN_WANT_BOUND) {
+        j.clamped = vn_alloc((size_t)(e->out[0].count ? e->out[0].count : 1), sizeof *j.clamped);
+        if (!j.clamped) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a reading");
+    }
+    if (s == VN_OK) vn_parallel(p->rows.rows, bits >= 8 ? 1 + (1 << 14) / (p->rows.n + 1) : p->rows.rows, int_rows, &j);
+    if (s == VN_OK && j.overflows) s = reading_saturated(e, j.clamped);
+    vn_free(j.clamped);
     vn_free(plane);
-    return VN_OK;
+    return s;
 }
 
 /* ---- readings of the text ---- */
@@ -479,6 +583,10 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     VN_TRY(vn_out_float(e, 0, x->dtype, p.rank, p.dims));
     const double *value = vn_arg_f64(e, 0);
     if (!value) return VN_ERR_NOMEM;
+    if (e->refine) {
+        vn_refine_each(e, refine_cell, &(refine_t){.rows = &p.rows, .x = value, .kind = kind});
+        return VN_OK;
+    }
     const bool extreme = kind == MAX || kind == MIN, f64 = x->dtype == VN_F64;
     job_t j = {.e = e, .kind = kind, .out = &e->out[0], .acc = vn_format_info(e->contract->accumulator), .u = vn_u(e), .eta = vn_eta(e)};
     const vn_format_info_t *mid = vn_format_info(vn_mid_format(e));
@@ -487,7 +595,7 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     j.exps = vn_exp_model(e);
     if (f64 && !extreme) VN_TRY(vn_out_lo(e, 0));
     if (e->want >= VN_WANT_BOUND && !extreme) VN_TRY(vn_out_flags(e, 0));
-    if (e->want >= VN_WANT_BOUND && (kind == LOGSUMEXP || kind == PROD)) VN_TRY(vn_out_own(e, 0));
+    if (!extreme) VN_TRY(vn_out_own(e, 0));
     j.out->terms = p.rows.n;
     vn_row_job_t job = {.shape = &p.rows, .in = {value, vn_arg_err(e, 0), e->in[0].var}, .fn = on_row, .ctx = &j};
     if (kind == L1 || kind == L2 || kind == SQUARES) job.work = e->want >= VN_WANT_BOUND;
@@ -499,7 +607,10 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
             for (int64_t i = 0; i < j.out->count; ++i)
                 if (!vn_format_info(vn_format_of(x->dtype))->has_inf)
                     j.out->value[i] = copysign(vn_format_info(vn_format_of(x->dtype))->max, j.out->value[i]);
-        if (!vn_arg_err(e, 0)) vn_out_rounded(e, 0);
+        if (!vn_arg_err(e, 0)) { /* an element of the operand; in a region it stays exact for what is computed from it */
+            if (e->run && e->run->region && e->contract->result == VN_FMT_NONE) vn_out_final(e, 0);
+            else vn_out_rounded(e, 0);
+        }
         VN_TRY(reading_nan_ignored(e, &j, &p.rows));
         if (j.zero_signs) VN_TRY(either_zero(e));
     }
@@ -518,9 +629,9 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     static vn_status_t eval_##name(vn_eval_t *e) { return eval_kind(e, kind); }
 KINDS(EVAL)
 
-#define ROWS(name, kind, cls, claim, axes_since)                                                     \
-    {"", "Reduce" #name, 1, axes_since - 1, cls, VN_OP_PROPAGATES, claim, eval_##name, infer, kind}, \
-        {"", "Reduce" #name, axes_since, 0, cls, VN_OP_SHAPE_LIKE_1 | VN_OP_PROPAGATES, claim, eval_##name, infer, kind},
+#define ROWS(name, kind, cls, claim, axes_since)                                                                     \
+    {"", "Reduce" #name, 1, axes_since - 1, cls, VN_OP_PROPAGATES | VN_OP_REFINES, claim, eval_##name, infer, kind}, \
+        {"", "Reduce" #name, axes_since, 0, cls, VN_OP_SHAPE_LIKE_1 | VN_OP_PROPAGATES | VN_OP_REFINES, claim, eval_##name, infer, kind},
 static const vn_op_t rows[] = {KINDS(ROWS)};
 
 const vn_family_t vn_family_reduction = {"reduction", rows, sizeof rows / sizeof *rows};

@@ -122,13 +122,14 @@ static vn_status_t nearest(vn_eval_t *e, const vn_resize_plan_t *p) {
 /* ---- linear and cubic: passes over planes ---- */
 
 typedef struct planes {
-    double *v, *e, *s;
+    double *v, *e, *s, *o;
 } planes_t;
 
 static void planes_free(planes_t *p) {
     vn_free(p->v);
     vn_free(p->e);
     vn_free(p->s);
+    vn_free(p->o);
     *p = (planes_t){0};
 }
 
@@ -136,7 +137,8 @@ static bool planes_new(planes_t *p, int64_t n, bool bound, bool variance) {
     p->v = vn_alloc((size_t)n + 1, sizeof(double));
     p->e = bound ? vn_alloc((size_t)n + 1, sizeof(double)) : NULL;
     p->s = variance ? vn_alloc((size_t)n + 1, sizeof(double)) : NULL;
-    return p->v && (p->e || !bound) && (p->s || !variance);
+    p->o = bound ? vn_alloc((size_t)n + 1, sizeof(double)) : NULL;
+    return p->v && ((p->e && p->o) || !bound) && (p->s || !variance);
 }
 
 typedef struct pass {
@@ -150,7 +152,7 @@ typedef struct pass {
 } pass_t;
 
 static vn_sample_t sample_at(const planes_t *p, int64_t i) {
-    return (vn_sample_t){.v = p->v[i], .e = p->e ? p->e[i] : 0, .s = p->s ? p->s[i] : 0};
+    return (vn_sample_t){.v = p->v[i], .e = p->e ? p->e[i] : 0, .s = p->s ? p->s[i] : 0, .o = p->o ? p->o[i] : 0};
 }
 
 static int64_t clamp(int64_t k, int64_t n) { return k < 0 ? 0 : k >= n ? n - 1 : k; }
@@ -227,10 +229,12 @@ static void pass_range(void *ctx, int64_t begin, int64_t end) {
                                                : vn_sample_linear(&s->rule, c - whole, dc, window);
             }
             if (edge) y.e += fabs(y.v - p->extrapolation) + y.e;
-            if (extra) y = (vn_sample_t){.v = p->extrapolation, .e = edge ? y.e : 0};
+            if (edge) y.o = y.e; /* on which side the coordinate lies is as uncertain for f64 */
+            if (extra) y = (vn_sample_t){.v = p->extrapolation, .e = edge ? y.e : 0, .o = edge ? y.e : 0};
             s->to.v[at] = y.v;
             if (s->to.e) s->to.e[at] = y.e;
             if (s->to.s) s->to.s[at] = y.s;
+            if (s->to.o) s->to.o[at] = y.o;
         }
     }
     vn_free(w);
@@ -261,7 +265,7 @@ static vn_status_t passes(vn_eval_t *e, const vn_resize_plan_t *p, bool bound, b
                     .from = now,
                     .outer = 1,
                     .inner = 1,
-                    .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = p->a},
+                    .rule = {.u = vn_u(e), .eta = vn_eta(e), .a = p->a, .u_coordinate = p->u_coordinate},
                     .weighted = p->exclude || (p->antialias && a->scale < 1)};
         for (int q = 0; q < d; ++q) s.outer *= dims[q];
         for (int q = d + 1; q < p->rank; ++q) s.inner *= dims[q];
@@ -367,10 +371,12 @@ vn_status_t vn_eval_resize(vn_eval_t *e) {
     } else {
         s = vn_out_float(e, 0, x->dtype, p.rank, p.dims);
         vn_ref_t *o = &e->out[0];
+        if (s == VN_OK && bound) s = vn_out_own(e, 0);
         if (s == VN_OK) {
             memcpy(o->value, r.v, (size_t)o->count * sizeof(double));
             if (o->bound) memcpy(o->bound, r.e, (size_t)o->count * sizeof(double));
             if (o->var) memcpy(o->var, r.s, (size_t)o->count * sizeof(double));
+            if (o->own) memcpy(o->own, r.o, (size_t)o->count * sizeof(double));
             for (int64_t i = 0; i < o->count; ++i)
                 if (!isfinite(o->value[i]) && o->bound) o->bound[i] = 0;
             o->terms = p.mode == VN_RESIZE_CUBIC ? 16 : 4;

@@ -141,8 +141,9 @@ vn_status_t vn_eval_rotary_contrib(vn_eval_t *e) {
     rotary_t j = {0};
     int64_t heads = vn_node_int(e->node, "num_heads", 0);
     const vn_tensor_t *x = e->in[0].t, *c = e->in[2].t;
-    if (vn_node_int(e->node, "is_packed_batching", 0)) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "packed batches");
-    if (vn_node_float(e->node, "scale", 1) != 1) return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a scale other than 1");
+    /* is_packed_batching only lifts the check of lengths against the caches: each token is rotated by its own position all the same. */
+    if (vn_node_float(e->node, "scale", 1) != 1)
+        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "a scale other than 1: the operator's text does not say what is scaled");
     if (heads == 0 && x->rank == 3 && c->rank == 2 && c->dims[1] > 0)
         heads = x->dims[2] / (2 * c->dims[1]); /* full heads of twice the cache's width */
     VN_TRY(shape(e, &j, heads));

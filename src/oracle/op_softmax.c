@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/softmax.h"
 
 enum { X, ERR, XVAR };             /* in planes */
@@ -175,6 +176,42 @@ static vn_status_t reading_masked(vn_eval_t *e, vn_softmax_kind_t kind, const vn
     return vn_out_reading(e, 0, "zeros", t);
 }
 
+/* ---- single elements in more digits (claim PREC-3) ---- */
+
+typedef struct refine {
+    const vn_rows_t *rows;
+    const double *x;
+    vn_softmax_kind_t kind;
+} refine_t;
+
+static void refine_row(void *ctx, const vn_refine_row_t *q) {
+    const refine_t *j = ctx;
+    double *x = vn_alloc((size_t)(q->n ? q->n : 1), sizeof *x);
+    if (!x) return; /* not refined: counted as undecided */
+    vn_rows_read(j->rows, j->x, q->index, 1, x);
+    const vn_quad_expsum_t s = vn_quad_expsum(x, q->n);
+    for (int64_t i = 0; i < q->count && isfinite(s.max); ++i) {
+        vn_quad_t lost;
+        const vn_quad_t d = vn_quad_two_sum(x[q->k[i]], -(vn_quad_t)s.max, &lost);
+        if (j->kind == VN_LOG_SOFTMAX) {
+            *q->out[i] = (vn_exact_t){.value = d, .rest = lost - s.log, .own = s.log_own};
+        } else {
+            const vn_quad_t p = x[q->k[i]] == -INFINITY ? 0 : vn_qexp(d + lost) / (1 + s.others); /* -Inf: `lost` is no number */
+            if (p == 0) *q->out[i] = (vn_exact_t){.value = 0}; /* exp of minus infinity, or below every format */
+            else *q->out[i] = (vn_exact_t){.value = p, .own = p * ((2 * (double)q->n + 64 - (double)d) * VN_QUAD_U + s.relative)};
+        }
+    }
+    vn_free(x);
+}
+
+/* Own error of a value in f64: rounding of d, exp, the denominator (whose terms weigh |d| by e^-|d|) and the quotient. */
+static void own_numbers(vn_ref_t *r, vn_softmax_kind_t kind, int64_t n) {
+    const double log_n = log((double)(n > 1 ? n : 1));
+    const double smallest = 104; /* -log 2^-150: weights below round to 0 in every narrower type */
+    r->own_rel = kind == VN_SOFTMAX ? (smallest + 2 * log_n + 16) * 0x1p-53 : 0x1p-49;
+    r->own_abs = kind == VN_SOFTMAX ? 0 : (log_n + 8) * 0x1p-52;
+}
+
 static vn_status_t eval(vn_eval_t *e, vn_softmax_kind_t kind) {
     const vn_tensor_t *x = e->in[0].t;
     if (!vn_dtype_is_float(x->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s, not a float type", vn_dtype_name(x->dtype));
@@ -187,6 +224,8 @@ static vn_status_t eval(vn_eval_t *e, vn_softmax_kind_t kind) {
     if (e->want >= VN_WANT_BOUND && (kind == VN_LOG_SOFTMAX || x->dtype == VN_F64)) VN_TRY(vn_out_own(e, 0));
     const double *plane = vn_arg_f64(e, 0);
     if (!plane) return VN_ERR_NOMEM;
+    if (e->refine) return vn_refine_rows(e, &s, refine_row, &(refine_t){.rows = &s, .x = plane, .kind = kind});
+    own_numbers(r, kind, s.n);
     vn_softmax_planes_t p = {.x = plane,
                              .err = vn_arg_err(e, 0),
                              .x_var = e->in[0].var,
@@ -203,12 +242,13 @@ static vn_status_t eval(vn_eval_t *e, vn_softmax_kind_t kind) {
 static vn_status_t eval_softmax(vn_eval_t *e) { return eval(e, VN_SOFTMAX); }
 static vn_status_t eval_log_softmax(vn_eval_t *e) { return eval(e, VN_LOG_SOFTMAX); }
 
+/* ctx: whether NaN is skipped; else it counts as the largest, as in sorting. */
 static void hard_row(void *ctx, const vn_row_t *row) {
-    (void)ctx;
+    const bool skip = *(const bool *)ctx;
     int64_t best = 0;
     for (int64_t k = 1; k < row->n; ++k) {
         const double a = row->in[0][k], b = row->in[0][best];
-        if (a > b || (a != a && b == b)) best = k; /* the first maximum; NaN counts as the largest, as in sorting */
+        if (a > b || (skip ? isnan(b) && !isnan(a) : isnan(a) && !isnan(b))) best = k; /* the first maximum */
     }
     for (int64_t k = 0; k < row->n; ++k) row->out[0][k] = k == best;
 }
@@ -220,17 +260,31 @@ static vn_status_t eval_hardmax(vn_eval_t *e) {
     VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, x->dims));
     const double *plane = vn_arg_f64(e, 0);
     if (!plane) return VN_ERR_NOMEM;
-    vn_row_job_t job = {.shape = &s, .in = {plane}, .out = {e->out[0].value}, .fn = hard_row};
+    bool skip = false, any = false;
+    vn_row_job_t job = {.shape = &s, .in = {plane}, .out = {e->out[0].value}, .fn = hard_row, .ctx = &skip};
     VN_TRY(vn_rows_run(e, &job));
     vn_out_rounded(e, 0);
-    return VN_OK;
+    for (int64_t i = 0; i < x->count && !any; ++i) any = isnan(plane[i]);
+    if (!any || e->want < VN_WANT_BOUND) return VN_OK;
+    double *other = vn_alloc((size_t)x->count, sizeof *other);
+    vn_tensor_t *t = NULL;
+    skip = true;
+    job.out[0] = other;
+    vn_status_t status = other ? vn_rows_run(e, &job) : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a reading");
+    if (status == VN_OK) status = vn_tensor_new_raw(x->dtype, x->rank, x->dims, &t, e->err);
+    if (status == VN_OK) {
+        vn_tensor_from_f64(t, other, VN_RNE, false);
+        status = vn_out_reading(e, 0, "nan-ignored", t);
+    }
+    vn_free(other);
+    return status;
 }
 
 static const vn_op_t rows[] = {
-    {"", "Softmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES, "SOFTMAX-1", eval_softmax, infer, 0},
-    {"", "Softmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES, "SOFTMAX-1", eval_softmax, infer, 0},
-    {"", "LogSoftmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES, "SOFTMAX-2", eval_log_softmax, infer, 0},
-    {"", "LogSoftmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES, "SOFTMAX-2", eval_log_softmax, infer, 0},
+    {"", "Softmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-1", eval_softmax, infer, 0},
+    {"", "Softmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-1", eval_softmax, infer, 0},
+    {"", "LogSoftmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-2", eval_log_softmax, infer, 0},
+    {"", "LogSoftmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-2", eval_log_softmax, infer, 0},
     {"", "Hardmax", 1, 12, VN_CLASS_EXACT, 0, "SOFTMAX-3", eval_hardmax, infer, 0},
     {"", "Hardmax", 13, 0, VN_CLASS_EXACT, 0, "SOFTMAX-3", eval_hardmax, infer, 0},
     {"", "NegativeLogLikelihoodLoss", 12, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES, "SOFTMAX-4", vn_eval_nll_loss, vn_infer_loss, 0},

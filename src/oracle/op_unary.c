@@ -14,6 +14,7 @@ typedef struct job {
     const double *p;
     vn_plane_t x;
     double *value, *lo, *bound, *wide, *var, *own;
+    double *rest_own;      /* own plane of a function whose rest is rounded */
     vn_spacing_t ulp;      /* of the working format */
     vn_spacing_t promised; /* of the format that the budget speaks of */
     double t, c, tau, u, eta, attribute_u, sd;
@@ -95,6 +96,8 @@ static void values(job_t *j, int64_t begin, int64_t n) {
             for (int64_t i = 0; i < n; ++i) {
                 const double r = j->f->rest(x[i], j->value[begin + i], j->p);
                 j->lo[begin + i] = isfinite(r) && isfinite(j->value[begin + i]) ? r : 0;
+                if (j->rest_own && isfinite(r) && r != 0)
+                    j->rest_own[begin + i] = 0x1p-104 * fabs(j->value[begin + i]) + 0x1p-1074; /* r itself is rounded */
             }
         return;
     }
@@ -192,6 +195,15 @@ static void bounds_full(job_t *j, int64_t begin, int64_t n) {
     }
 }
 
+/* At an infinity the limit is exact and no second tier applies; x f(x) carried out there is infinity times 0 for gelu, mish and swish. */
+static void at_infinity(job_t *j, int64_t begin, int64_t n) {
+    for (int64_t i = begin; i < begin + n; ++i) {
+        if (!isinf(j->x.value[i])) continue;
+        if (j->wide) j->wide[i] = j->bound[i];
+        if (j->f->scale == VN_SCALE_X && j->value[i] == 0) vn_flag(&j->flags, i, VN_EL_NAN_OK);
+    }
+}
+
 static void run_range(void *ctx, int64_t begin, int64_t end) {
     job_t *j = ctx;
     for (int64_t at = begin; at < end; at += VN_BCAST_ROW) {
@@ -200,6 +212,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end) {
         if (j->own) own_errors(j, at, n);
         if (!j->bound) continue;
         if (!bounds_plain(j, at, n)) bounds_full(j, at, n);
+        if (j->wide || j->f->scale == VN_SCALE_X) at_infinity(j, at, n);
         if (j->f->zero == VN_ZERO_FIXED) continue;
         for (int64_t i = at; i < at + n; ++i)
             if (j->value[i] == 0 && zero_is_free(j, j->x.value[i])) vn_flag(&j->flags, i, VN_EL_ZERO_OK);
@@ -223,6 +236,7 @@ static bool far_argument(const job_t *j, int64_t n) {
 
 vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_plane_t x, vn_dtype_t t, int rank, const int64_t *dims) {
     VN_TRY(vn_out_float(e, k, t, rank, dims));
+    if (e->refine) return vn_refine_function(e, f, p, x);
     vn_ref_t *r = &e->out[k];
     const vn_format_t declared = e->contract->result != VN_FMT_NONE ? e->contract->result : vn_format_of(t);
     const bool promise = e->contract->has_function_ulp, bare_ieee = e->contract->tier == VN_TIER_IEEE && !promise;
@@ -250,11 +264,11 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
                            : j.c > 0        ? "native-approximation"
                                             : "attribute-in-type";
         if (j.c > 0 || j.far < INFINITY || j.attribute_u > 0) VN_TRY(vn_out_wide(e, k, note));
-        if (f->own > 0) VN_TRY(vn_out_own(e, k));
     }
+    if (f->own > 0) VN_TRY(vn_out_own(e, k));
     if (t == VN_F64) {
         if (f->wide || f->rest) VN_TRY(vn_out_lo(e, k));
-        VN_TRY(vn_out_own(e, k)); /* stays 0 where value + lo is exact or within 2^-100 */
+        VN_TRY(vn_out_own(e, k)); /* stays 0 where the function is exact */
     }
     j.value = r->value;
     j.lo = r->lo;
@@ -262,8 +276,10 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
     j.wide = r->wide;
     j.var = r->var;
     j.own = f->own > 0 ? r->own : NULL;
+    j.rest_own = f == &vn_functions[VN_F_SQRT] || f == &vn_functions[VN_F_RECIPROCAL] ? r->own : NULL;
     vn_parallel(r->count, VN_BCAST_GRAIN, run_range, &j);
     if (j.flags.failed) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");
+    if (f->scale == VN_SCALE_X) r->nan_reading = "infinity-times-zero"; /* see at_infinity */
     if (j.demand) vn_out_rounded(e, k);
     if (f->kind == VN_FN_EXACT && (vn_in_region(e) || !j.demand)) vn_out_final(e, k);
     return VN_OK;
@@ -367,6 +383,7 @@ typedef struct biased {
     const double *x, *b;
     vn_doubt_t dx, db;
     double *value, *err, *var;
+    double *lo; /* only where single elements are asked for in more digits */
     vn_spacing_t ulp;
 } biased_t;
 
@@ -376,6 +393,11 @@ static void add_piece(void *ctx, const vn_piece_t *p) {
         const int64_t o = p->out + i, a = p->at[0] + i * p->step[0], b = p->at[1] + i * p->step[1];
         const double z = s->x[a] + s->b[b], ulp = vn_spacing_at(s->ulp, z);
         s->value[o] = z;
+        if (s->lo) {
+            double hi = s->x[a], lo = 0;
+            vn_two_sum_add(&hi, &lo, s->b[b]);
+            s->lo[o] = lo;
+        }
         s->err[o] = ulp / 2 + vn_doubt_at(&s->dx, a, s->x[a]) + vn_doubt_at(&s->db, b, s->b[b]);
         s->var[o] = ulp * ulp / 12 + (s->dx.var ? s->dx.var[a] : 0) + (s->db.var ? s->db.var[b] : 0);
     }
@@ -391,17 +413,19 @@ static vn_status_t apply_biased(vn_eval_t *e, vn_fn_id_t id, const double *p) {
     s.value = vn_alloc(n, sizeof(double));
     s.err = vn_alloc(n, sizeof(double));
     s.var = vn_alloc(n, sizeof(double));
+    s.lo = e->refine ? vn_alloc(n, sizeof(double)) : NULL;
     vn_status_t status = VN_OK;
-    if (!s.value || !s.err || !s.var) {
+    if (!s.value || !s.err || !s.var || (e->refine && !s.lo)) {
         status = vn_eval_fail(e, VN_ERR_NOMEM, "no memory for the biased operand");
     } else {
         vn_bcast_run(&plan, add_piece, &s);
-        const vn_plane_t plane = {.value = s.value, .doubt = {.err = s.err, .var = s.var}};
+        const vn_plane_t plane = {.value = s.value, .lo = s.lo, .doubt = {.err = s.err, .var = s.var}};
         status = vn_apply(e, 0, &vn_functions[id], p, plane, e->in[0].t->dtype, plan.out_rank, plan.out_dims);
     }
     vn_free(s.value);
     vn_free(s.err);
     vn_free(s.var);
+    vn_free(s.lo);
     return status;
 }
 

@@ -22,9 +22,12 @@ static const demand_t demands[] = {
     {FIRST(5), 1, "BatchNormalization"},
     {FIRST(2), 5, "Reshape"},
     {FIRST(2), 6, "Tile"},
+    {FIRST(3), 1, "Gemm"},
     {FIRST(2), 7, "Gemm"},
     {FIRST(2), 8, "Expand"},
-    {FIRST(2), 9, "Compress MaxUnpool Scan Upsample"},
+    {0x2, 8, "Scan"}, /* sequence_lens is optional */
+    {FIRST(1), 9, "Scan"},
+    {FIRST(2), 9, "Compress MaxUnpool Upsample"},
     {FIRST(3), 9, "OneHot Scatter Where"},
     {FIRST(2), 10, "ConvInteger DequantizeLinear MatMulInteger Mod NonMaxSuppression QuantizeLinear ReverseSequence TopK"},
     {FIRST(3), 10, "RoiAlign Slice"},
@@ -43,7 +46,7 @@ static const demand_t demands[] = {
     {FIRST(2), 18, "BitwiseAnd BitwiseOr BitwiseXor CenterCropPad"},
     {FIRST(3), 18, "Col2Im GroupNormalization"},
     {FIRST(3), 19, "DeformConv"},
-    {FIRST(2), 20, "AffineGrid"},
+    {FIRST(2), 20, "AffineGrid StringConcat"},
     {FIRST(2), 23, "RMSNormalization"},
     {FIRST(3), 23, "Attention RotaryEmbedding"},
     {FIRST(2), 24, "TensorScatter"},
@@ -61,6 +64,14 @@ static const demand_t contributed[] = {
     {FIRST(3), 1, "DynamicQuantizeLSTM"},
     {0x6d, 1, "EmbedLayerNormalization"}, /* segments, their table, mask and positions are optional */
     {0x61, 1, "GroupQueryAttention"},     /* key, value and caches are optional */
+    {FIRST(2), 1, "DequantizeLinear ExpandDims GatherND GridSample MatMulInteger16 Pad QuantizeLinear Range"},
+    {FIRST(3), 1, "GatherBlockQuantized"},
+    {FIRST(4), 1, "QLinearConcat"},
+    {FIRST(5), 1, "QAttention"},
+    {FIRST(6), 1, "QGemm"},
+    {FIRST(8), 1, "QLinearConv QLinearWhere"},
+    {0x5b, 1, "QLinearAdd QLinearMul"}, /* zero points are optional */
+    {0x0b, 1, "QLinearAveragePool QLinearGlobalAveragePool QLinearLeakyRelu QLinearReduceMean QLinearSigmoid QLinearSoftmax"},
 };
 
 static bool lists(const char *names, const char *name) {
@@ -80,9 +91,10 @@ static unsigned demanded(const vn_eval_t *e) {
     return mask;
 }
 
-/* Operators that pass sequences and optionals on; all others compute with tensors. */
+/* Operators that take sequences, optionals and maps; all others compute with tensors. */
 static bool takes_lists(const char *op) {
-    return lists("ConcatFromSequence Identity If Loop", op) || strncmp(op, "Sequence", 8) == 0 || strncmp(op, "Optional", 8) == 0;
+    return lists("CastMap ConcatFromSequence DictVectorizer Identity If Loop", op) || strncmp(op, "Sequence", 8) == 0 ||
+           strncmp(op, "Optional", 8) == 0;
 }
 
 vn_status_t vn_operands_check(vn_eval_t *e) {

@@ -85,6 +85,7 @@ static vn_status_t plane(vn_eval_t *e, int k, double **p) {
 vn_status_t vn_out_float(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims) {
     vn_ref_t *r;
     VN_TRY(shape_out(e, k, t, rank, dims, &r));
+    if (e->refine) return VN_OK; /* type and shape are enough */
     VN_TRY(plane(e, k, &r->value));
     if (e->want >= VN_WANT_BOUND) VN_TRY(plane(e, k, &r->bound));
     if (e->want >= VN_WANT_VARIANCE) VN_TRY(plane(e, k, &r->var));
@@ -147,6 +148,28 @@ double vn_gamma(double k, double u) {
     return x >= 1 ? INFINITY : x / (1 - x);
 }
 
+/* Element i of a result against a reading that rounds. */
+static bool within_reading(const vn_reading_t *r, const vn_tensor_t *actual, int64_t i) {
+    const double x = vn_tensor_get_f64(actual, i), y = r->exact[i];
+    if (isnan(y) || isnan(x)) return isnan(y) && isnan(x);
+    return x == y || fabs(x - y) <= r->bound[i];
+}
+
+bool vn_reading_holds(const vn_reading_t *r, const vn_tensor_t *actual) {
+    const vn_tensor_t *t = r->value;
+    if (t->dtype != actual->dtype || t->rank != actual->rank || memcmp(t->dims, actual->dims, (size_t)t->rank * sizeof *t->dims) != 0)
+        return false;
+    if (vn_tensor_equal_bits(t, actual)) return true;
+    if (t->dtype == VN_STRING || vn_dtype_kind(t->dtype) == VN_KIND_COMPLEX) return false;
+    for (int64_t i = 0; i < t->count; ++i) {
+        if (vn_tensor_bits(t, i) == vn_tensor_bits(actual, i)) continue;
+        if (r->bound ? !within_reading(r, actual, i)
+                     : !vn_dtype_is_float(t->dtype) || !isnan(vn_tensor_get_f64(t, i)) || !isnan(vn_tensor_get_f64(actual, i)))
+            return false;
+    }
+    return true;
+}
+
 void vn_ref_free(vn_ref_t *r) {
     vn_free(r->value);
     vn_free(r->lo);
@@ -155,9 +178,14 @@ void vn_ref_free(vn_ref_t *r) {
     vn_free(r->own);
     vn_free(r->wide);
     vn_free(r->flags);
+    vn_free(r->law.weight);
     vn_tensor_free(r->tensor);
     vn_tensor_free(r->either);
-    for (int i = 0; i < r->n_readings; ++i) vn_tensor_free(r->readings[i].value);
+    for (int i = 0; i < r->n_readings; ++i) {
+        vn_tensor_free(r->readings[i].value);
+        vn_free(r->readings[i].exact);
+        vn_free(r->readings[i].bound);
+    }
     vn_value_free(r->nested);
     *r = (vn_ref_t){0};
 }

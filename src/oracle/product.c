@@ -68,6 +68,7 @@ void vn_factor_free(vn_factor_t *f) {
     vn_free(f->mag);
     vn_free(f->sq);
     vn_free(f->dmag);
+    vn_free(f->dsq);
     vn_free(f->sub);
     vn_free(f->owned_x);
     vn_free(f->owned_err);
@@ -76,8 +77,16 @@ void vn_factor_free(vn_factor_t *f) {
 
 vn_side_t vn_side_at(const vn_factor_t *f, int64_t offset, int64_t ld, bool t) {
 #define AT(plane) (f->plane ? f->plane + offset : NULL)
-    return (vn_side_t){
-        .x = AT(x), .err = AT(err), .var = AT(var), .dmag = AT(dmag), .sub = AT(sub), .mag = AT(mag), .sq = AT(sq), .ld = ld, .t = t};
+    return (vn_side_t){.x = AT(x),
+                       .err = AT(err),
+                       .var = AT(var),
+                       .dmag = AT(dmag),
+                       .dsq = AT(dsq),
+                       .sub = AT(sub),
+                       .mag = AT(mag),
+                       .sq = AT(sq),
+                       .ld = ld,
+                       .t = t};
 #undef AT
 }
 
@@ -90,6 +99,12 @@ static bool make_dmag(vn_factor_t *f) {
     f->dmag = new_plane(f->count);
     for (int64_t i = 0; f->dmag && i < f->count; ++i) f->dmag[i] = f->err ? (fabs(f->x[i]) + f->err[i]) * (1 + 0x1p-52) : fabs(f->x[i]);
     return f->dmag != NULL;
+}
+
+static bool make_dsq(vn_factor_t *f) {
+    f->dsq = scratch(f->count, sizeof(double));
+    for (int64_t i = 0; f->dsq && i < f->count; ++i) f->dsq[i] = f->x[i] * f->x[i];
+    return f->dsq != NULL;
 }
 
 /* Magnitudes of operands that a daz kernel may read as zero; no plane if there are none. */
@@ -208,6 +223,7 @@ vn_status_t vn_product_begin(vn_product_t *p, vn_eval_t *e, vn_factor_t *a, vn_f
             p->b.sq_scale = vn_sq_scale(&p->b.extent);
             p->sq_unscale = 1 / (p->a.sq_scale * p->a.sq_scale) / (p->b.sq_scale * p->b.sq_scale);
         }
+        if (!p->f32_sq && (!p->compensated || p->a.var || p->b.var)) good = make_dsq(&p->a) && make_dsq(&p->b);
     }
     if (good && (p->f32_mag || p->f32_sq)) good = make_f32(&p->a, p->f32_mag, p->f32_sq) && make_f32(&p->b, p->f32_mag, p->f32_sq);
     return good ? VN_OK
@@ -340,15 +356,7 @@ static void squares(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_t
         vn_sgemm_tile(t->m, t->n, t->k, t->a.sq, t->a.ld, t->a.t, t->b.sq, t->b.ld, t->b.t, s->squares, t->n, false);
         return;
     }
-    for (int64_t i = 0; i < t->m; ++i)
-        for (int64_t j = 0; j < t->n; ++j) {
-            double q = 0;
-            for (int64_t k = 0; k < t->k; ++k) {
-                const double x = at(t->a.x, &t->a, i, k) * at(t->b.x, &t->b, k, j);
-                q += x * x;
-            }
-            s->q[i * t->n + j] = q;
-        }
+    vn_dgemm_tile(t->m, t->n, t->k, t->a.dsq, t->a.ld, t->a.t, t->b.dsq, t->b.ld, t->b.t, s->q, t->n, false);
 }
 
 static void column_factors(const vn_product_t *p, const vn_tile_t *t, double *plane[COLUMN_PLANES]) {
@@ -391,14 +399,17 @@ static void propagate(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch
     if (t->a.err) add_upper(t, t->a.err, t->b.dmag, s->tmp, into);
 }
 
-static double propagated_variance(const vn_tile_t *t, int64_t i, int64_t j) {
-    double v = 0;
-    for (int64_t k = 0; k < t->k; ++k) {
-        const double a = at(t->a.x, &t->a, i, k), b = at(t->b.x, &t->b, k, j);
-        const double va = t->a.var ? at(t->a.var, &t->a, i, k) : 0, vb = t->b.var ? at(t->b.var, &t->b, k, j) : 0;
-        v += a * a * vb + va * (b * b + vb);
+/* var(a b) = a^2 var b + var a (b^2 + var b) of independent factors, summed over the terms. False: no uncertain term, or no memory. */
+static bool propagated_variance(const vn_tile_t *t, double *into) {
+    bool any = false;
+    const vn_side_t *a = &t->a, *b = &t->b;
+    const struct { const double *x, *y; } term[] = {{a->dsq, b->var}, {a->var, b->dsq}, {a->var, b->var}};
+    for (size_t i = 0; i < sizeof term / sizeof *term; ++i) {
+        if (!term[i].x || !term[i].y) continue;
+        vn_dgemm_tile(t->m, t->n, t->k, term[i].x, a->ld, a->t, term[i].y, b->ld, b->t, into, t->n, any);
+        any = true;
     }
-    return v;
+    return any;
 }
 
 /* value = alpha value + beta c, carrying the low part where there is one. */
@@ -537,6 +548,7 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
         }
     }
     const bool needs_extra = p->uncertain || p->a.sub || p->b.sub;
+    const double *inherited = p->variance && p->uncertain && propagated_variance(t, s->tmp) ? s->tmp : NULL; /* tmp is free from here on */
     /* A separate bias kernel behind a narrow product (claim CONTRACT-15): u_i (|sum| + E) + u_i |bias| + eta_i more. */
     const vn_format_info_t *hidden =
         p->has_bias && p->e->contract->intermediate != VN_FMT_NONE ? vn_format_info(p->e->contract->intermediate) : NULL;
@@ -579,7 +591,7 @@ void vn_product_tile(const vn_product_t *p, const vn_tile_t *t, vn_tile_scratch_
             const double c = p->has_bias ? p->beta * t->bias.c[i * t->bias.rs + j * t->bias.cs] : 0;
             if (p->alpha != 1) var[j] += u2 * (y[j] - c) * (y[j] - c);
             if (p->beta != 1) var[j] += u2 * c * c;
-            if (p->uncertain) var[j] += p->alpha * p->alpha * propagated_variance(t, i, j);
+            if (inherited) var[j] += p->alpha * p->alpha * inherited[i * t->n + j];
             if (p->has_bias && t->bias.var) var[j] += p->beta * p->beta * t->bias.var[i * t->bias.rs + j * t->bias.cs];
             if (isnan(var[j])) var[j] = 0;
         }

@@ -18,6 +18,7 @@ typedef struct vn_factor {
     const double *var;
     float *mag, *sq; /* |x| and x^2, scaled, for the f32 path */
     double *dmag;    /* |x| + err, for the f64 path and for uncertain operands */
+    double *dsq;     /* x^2, for the variance of what f32 cannot hold and of uncertain operands */
     double *sub;     /* |x| where subnormal in `format`, else 0; only under daz and only if there are any */
     double mag_scale, sq_scale;
     vn_extent_t extent; /* of |x| */
@@ -76,7 +77,7 @@ void vn_product_end(vn_product_t *p);
 
 /** A factor's planes at an offset, as a matrix. t: stored transposed. */
 typedef struct vn_side {
-    const double *x, *err, *var, *dmag, *sub;
+    const double *x, *err, *var, *dmag, *dsq, *sub;
     const float *mag, *sq;
     int64_t ld;
     bool t;

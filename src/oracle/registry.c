@@ -6,10 +6,11 @@
 #include <string.h>
 
 static const vn_family_t *const families[] = {
-    &vn_family_elementwise, &vn_family_compare,  &vn_family_cast,          &vn_family_quantise,    &vn_family_movement,
-    &vn_family_index,       &vn_family_control,  &vn_family_contraction,   &vn_family_convolution, &vn_family_pooling,
-    &vn_family_reduction,   &vn_family_softmax,  &vn_family_normalisation, &vn_family_scan,        &vn_family_attention,
-    &vn_family_recurrent,   &vn_family_resample, &vn_family_spectral,
+    &vn_family_ml,       &vn_family_legacy,        &vn_family_text,        &vn_family_image,       &vn_family_elementwise,
+    &vn_family_compare,  &vn_family_cast,          &vn_family_quantise,    &vn_family_movement,    &vn_family_index,
+    &vn_family_control,  &vn_family_contraction,   &vn_family_convolution, &vn_family_pooling,     &vn_family_reduction,
+    &vn_family_softmax,  &vn_family_normalisation, &vn_family_scan,        &vn_family_attention,   &vn_family_recurrent,
+    &vn_family_resample, &vn_family_spectral,      &vn_family_microsoft,   &vn_family_determinant, &vn_family_training,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

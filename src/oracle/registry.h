@@ -14,10 +14,11 @@ typedef struct vn_arg {
     double *value;        /* f64 plane, made on first use by vn_arg_f64; in a region the unrounded value */
     const double *err;    /* sound absolute uncertainty per element, NULL = exact */
     const double *var;
-    bool owned;          /* private: value was made by vn_arg_f64 */
-    int64_t terms;       /* in a region: terms of the largest sum behind it */
-    bool unknown;        /* in a region: some element is no statement at all; the frame voids what comes of it */
-    const vn_value_t *v; /* sequences, optionals; else a tensor value */
+    bool owned;                /* private: value was made by vn_arg_f64 */
+    int64_t terms;             /* in a region: terms of the largest sum behind it */
+    bool unknown;              /* in a region: some element is no statement at all; the frame voids what comes of it */
+    const vn_value_t *v;       /* sequences, optionals; else a tensor value */
+    const vn_tensor_t *either; /* in a region: the other answer of a comparison (bool) that operands leave undecided; NULL = decided */
 } vn_arg_t;
 
 typedef struct vn_eval {
@@ -33,6 +34,7 @@ typedef struct vn_eval {
     const vn_bundle_t *outer;
     const vn_value_t *const *given; /* what was returned, one per output, or NULL; rows with VN_OP_STATES take their states from it */
     struct vn_oracle_run *run;      /* executor state, for control flow */
+    struct vn_refine *refine;       /* NULL; else a row with VN_OP_REFINES gives single elements in more digits (escalate.h) */
     vn_error_t *err;
 } vn_eval_t;
 
@@ -66,6 +68,8 @@ enum {
     VN_OP_SHAPE_LIKE_0 = 16, /* input 0 too: Range, ConstantOfShape, ... */
     VN_OP_PROPAGATES = 32,   /* handles in[k].err; rows without it get bound +Inf when an operand is uncertain */
     VN_OP_STATES = 128,      /* carries states from step to step that the outputs show: may start each step from e->given */
+    VN_OP_REFINES = 256,     /* answers e->refine: elements that f64 does not decide are evaluated again */
+    VN_OP_EITHER = 512,      /* handles in[k].either; rows without it make no statement when an operand is undecided */
     VN_OP_MAPS = 64,         /* pure movement: the frame may run eval on err and var planes to carry uncertainty through */
 };
 
@@ -75,9 +79,12 @@ typedef struct vn_family {
     int count;
 } vn_family_t;
 
-extern const vn_family_t vn_family_elementwise, vn_family_compare, vn_family_cast, vn_family_quantise, vn_family_movement, vn_family_index,
-    vn_family_control, vn_family_contraction, vn_family_convolution, vn_family_pooling, vn_family_reduction, vn_family_softmax,
-    vn_family_normalisation, vn_family_scan, vn_family_attention, vn_family_recurrent, vn_family_resample, vn_family_spectral;
+extern const vn_family_t vn_family_ml;                    /* ai.onnx.ml */
+extern const vn_family_t vn_family_text, vn_family_image; /* text and files */
+extern const vn_family_t vn_family_legacy, vn_family_elementwise, vn_family_compare, vn_family_cast, vn_family_quantise, vn_family_movement,
+    vn_family_index, vn_family_control, vn_family_contraction, vn_family_convolution, vn_family_pooling, vn_family_reduction,
+    vn_family_softmax, vn_family_normalisation, vn_family_scan, vn_family_attention, vn_family_recurrent, vn_family_resample,
+    vn_family_spectral, vn_family_microsoft, vn_family_determinant, vn_family_training;
 
 vn_op_info_t vn_op_info(const vn_op_t *row);
 const vn_op_t *vn_registry_find(const char *domain, const char *name, int64_t version);
@@ -124,11 +131,6 @@ double vn_gamma(double k, double u);
 double vn_budget(const vn_eval_t *e, const char *function);
 /** Function-body allowance in units of u times scale (3 for sigmoid, gelu ...), 0 where the tier has none. */
 double vn_body_budget(const vn_eval_t *e, const char *function);
-
-/* ---- control flow (executor.c) ---- */
-/** Runs a body graph: inputs by position; outputs by position, released by the caller. `where` is the path part, e.g. "then", "body[3]". */
-vn_status_t vn_run_body(vn_eval_t *e, const vn_graph_t *body, const char *where, int n_in, const vn_value_t *const *in, int n_out,
-                        vn_value_t **out);
 
 /* ---- GEMM (gemm.c): C[m,n] = A[m,k] B[k,n], f64, row-major with leading dimensions; deterministic for every thread count ---- */
 void vn_dgemm(int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, bool ta, const double *b, int64_t ldb, bool tb, double *c,

@@ -4,17 +4,18 @@
 
 #include "oracle/rows.h"
 
-/** Value, sound error, variance. */
+/** Value, sound error, variance, error of the oracle's own evaluation. */
 typedef struct vn_sample {
-    double v, e, s;
+    double v, e, s, o;
 } vn_sample_t;
 
 /** Values that an interpolation at floor(c) + f reads: linear -1..2, cubic -2..3, relative to floor(c); outer ones only for the bound. */
 enum { VN_LINEAR_WINDOW = 4, VN_CUBIC_WINDOW = 6 };
 
 typedef struct vn_resample_rule {
-    double u, eta; /* accumulator */
-    double a;      /* cubic coefficient */
+    double u, eta;       /* accumulator */
+    double a;            /* cubic coefficient */
+    double u_coordinate; /* of the format that coordinates are evaluated in */
 } vn_resample_rule_t;
 
 /** dc: how far the coordinate may be off. Claim RESIZE-1. */

@@ -77,6 +77,8 @@ static json_t *result(const vn_row_t *r, const vn_policy_t *p) {
                   number(r->impact), "oracle_error_over_bound", number(r->oracle_over_bound), "elements", (json_int_t)r->count, "unequal",
                   (json_int_t)r->unequal, "outside", (json_int_t)r->outside, "first_divergence", divergence(r), "schedule",
                   text(r->schedule), "deterministic", deterministic(r->deterministic), "detection", detection(r), "rungs", text(r->rungs));
+    if (e && r->escalated > 0) json_object_set_new(e, "oracle_escalated", json_integer((json_int_t)r->escalated));
+    if (e && r->undecided > 0) json_object_set_new(e, "oracle_undecided", json_integer((json_int_t)r->undecided));
     json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:b}", "node", text(r->node), "output",
                           text(r->output), "op", text(r->op), "domain", text(r->domain), "backend", text(r->backend), "mode", text(r->mode),
                           "declared", text(r->declared), "duplicate_of", text(r->duplicate_of), "verdict", vn_verdict_name(r->verdict),

@@ -2,8 +2,8 @@
  *
  * A fused kernel keeps intermediates in registers, and a captured intermediate is then computed beside it: the node alone, on the captured
  * input, looks wrong by a rounding. The group is judged by the same contract; its composed bound allows each inner rounding to happen or
- * not (claim REGION-1), so a pass is a sound statement about the group and is noted as such. Where the contract does not explain any group,
- * those with a product are asked for the arithmetic of their operands: the epilogue of a product with narrow operands fails by that.
+ * not (claim REGION-1), so a pass is a sound statement about the group and is noted as such. Where the contract does not explain a group,
+ * hypotheses are asked: functions inside it may be approximate (tier `fast`), and the operands of a product narrow.
  */
 #include <stdio.h>
 #include <string.h>
@@ -115,9 +115,9 @@ static void describe(const vn_study_t *s, const group_t *g, vn_finding_t *f) {
         names);
 }
 
-/* `name`: the contract does not explain the group; does a hypothesis about its arithmetic? */
-static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand_fn operand, const void *ctx, const vn_value_t *const *got,
-                               bool name, vn_finding_t *findings, bool *explained, vn_error_t *err) {
+/* Passes the contract, or (ask != NONE) is named by a hypothesis about its arithmetic. */
+static vn_status_t judge_group(const vn_study_t *s, vn_backend_t *b, const group_t *g, vn_operand_fn operand, const void *ctx,
+                               const vn_value_t *const *got, vn_ask_t ask, vn_finding_t *findings, bool *explained, vn_error_t *err) {
     const vn_node_t *last = &s->model->graph->nodes[g->nodes[0]];
     vn_model_t *m = NULL;
     vn_bundle_t in = {0};
@@ -146,10 +146,11 @@ static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand
                                  .actual = actual,
                                  .alpha = s->alpha,
                                  .effort = VN_EFFORT_QUICK,
-                                 .no_hypotheses = !name};
+                                 .ask = ask,
+                                 .hint = &b->hint};
         st = inputs ? vn_judge(&q, fresh, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
         bool pass = st == VN_OK;
-        for (int k = 0; k < n && pass; ++k) pass = vn_verdict_passes(fresh[k].verdict) || (name && is_named(&fresh[k]));
+        for (int k = 0; k < n && pass; ++k) pass = vn_verdict_passes(fresh[k].verdict) || (ask != VN_ASK_NONE && is_named(&fresh[k]));
         for (int k = 0, j = 0; pass && k < last->n_outputs; ++k) {
             if (!*last->outputs[k]) continue;
             findings[k] = fresh[j++];
@@ -167,15 +168,13 @@ static vn_status_t judge_group(const vn_study_t *s, const group_t *g, vn_operand
     return st;
 }
 
-vn_status_t vn_study_fused(const vn_study_t *s, int node, vn_operand_fn operand, const void *ctx, const vn_value_t *const *got,
-                           vn_finding_t *findings, bool *explained, vn_error_t *err) {
+vn_status_t vn_study_fused(const vn_study_t *s, vn_backend_t *b, int node, vn_operand_fn operand, const void *ctx, vn_ask_t ask,
+                           const vn_value_t *const *got, vn_finding_t *findings, bool *explained, vn_error_t *err) {
     group_t g = {.nodes = {node}, .count = 1};
     *explained = false;
     if (!may_join(s, &s->model->graph->nodes[node])) return VN_OK;
     for (int level = 0; level < MAX_LEVELS && !*explained && grow(s, &g); ++level)
-        VN_TRY(judge_group(s, &g, operand, ctx, got, false, findings, explained, err));
-    g = (group_t){.nodes = {node}, .count = 1};
-    for (int level = 0; level < MAX_LEVELS && !*explained && grow(s, &g); ++level)
-        if (has_contraction(s, &g)) VN_TRY(judge_group(s, &g, operand, ctx, got, true, findings, explained, err));
+        if (ask != VN_ASK_ALL || has_contraction(s, &g)) /* without a product there is nothing that was not asked before */
+            VN_TRY(judge_group(s, b, &g, operand, ctx, got, ask, findings, explained, err));
     return VN_OK;
 }

@@ -52,6 +52,8 @@ vn_status_t vn_row_from(vn_record_t *r, const vn_finding_t *f, const char *path,
     row->count = f->count;
     row->unequal = f->unequal;
     row->outside = f->outside;
+    row->escalated = f->escalated;
+    row->undecided = f->undecided;
     row->error_over_bound = f->error_over_bound;
     row->rms_ratio = f->rms_ratio;
     row->z_max = f->z_max;

@@ -227,6 +227,31 @@ static vn_status_t operand(const void *ctx, const char *name, vn_value_t **out, 
     return VN_OK;
 }
 
+static bool is_odd(const vn_finding_t *findings, int n) {
+    for (int k = 0; k < n; ++k)
+        if (findings[k].verdict == VN_BUG || findings[k].verdict == VN_SUSPECT) return true;
+    return false;
+}
+
+/* What the contract explains comes first, then an arithmetic that this back end has shown before, then all others; of each the node before the
+ * groups. */
+static vn_status_t explain(const whole_t *w, vn_question_t *q, vn_finding_t *findings, vn_error_t *err) {
+    const vn_study_t *s = w->s;
+    const int node = (int)(q->node - s->model->graph->nodes);
+    static const struct {
+        bool group;
+        vn_ask_t ask;
+    } steps[] = {{false, VN_ASK_HINTED}, {true, VN_ASK_NONE}, {true, VN_ASK_HINTED}, {false, VN_ASK_ALL}, {true, VN_ASK_ALL}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; ++i) {
+        bool explained = false;
+        q->ask = steps[i].ask;
+        if (steps[i].group) VN_TRY(vn_study_fused(s, w->b, node, operand, w, q->ask, q->actual, findings, &explained, err));
+        else VN_TRY(vn_judge(q, findings, err));
+        if (explained || (!steps[i].group && !is_odd(findings, q->n_outputs))) return VN_OK;
+    }
+    return VN_OK;
+}
+
 static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, vn_error_t *err) {
     vn_study_t *s = w->s;
     const size_t ni = (size_t)n->n_inputs + 1, no = (size_t)n->n_outputs + 1;
@@ -254,20 +279,17 @@ static vn_status_t in_situ_node(whole_t *w, const vn_node_t *n, int64_t order, v
         eval = vn_oracle_node(s->model, n, (const vn_value_t *const *)in, NULL, &s->o->contract, VN_WANT_VARIANCE, refs, &why);
     if (st == VN_OK && eval == VN_ERR_NOMEM) st = vn_fail(err, eval, "%s", why.text);
     if (st == VN_OK && eval == VN_OK) {
-        const vn_question_t q = {.model = s->model,
-                                 .node = n,
-                                 .inputs = (const vn_value_t *const *)in,
-                                 .contract = &s->o->contract,
-                                 .refs = refs,
-                                 .n_outputs = n->n_outputs,
-                                 .actual = got,
-                                 .alpha = s->alpha,
-                                 .effort = VN_EFFORT_QUICK,
-                                 .hint = &w->b->hint};
-        st = vn_judge(&q, findings, err);
-        bool odd = false, explained;
-        for (int k = 0; k < n->n_outputs; ++k) odd |= findings[k].verdict == VN_BUG || findings[k].verdict == VN_SUSPECT;
-        if (st == VN_OK && odd) st = vn_study_fused(s, (int)(n - s->model->graph->nodes), operand, w, got, findings, &explained, err);
+        vn_question_t q = {.model = s->model,
+                           .node = n,
+                           .inputs = (const vn_value_t *const *)in,
+                           .contract = &s->o->contract,
+                           .refs = refs,
+                           .n_outputs = n->n_outputs,
+                           .actual = got,
+                           .alpha = s->alpha,
+                           .effort = VN_EFFORT_QUICK,
+                           .hint = &w->b->hint};
+        st = explain(w, &q, findings, err);
     }
     for (int k = 0; k < n->n_outputs && st == VN_OK; ++k) {
         if (!*n->outputs[k]) continue;

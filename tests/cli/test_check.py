@@ -304,7 +304,7 @@ def test_two_draws_of_a_random_operator_may_differ(tmp_path):
     code, parsed = check(path, backend="ort")
     if parsed["backends"][0]["error"]:
         pytest.fail(parsed["backends"][0]["error"])
-    assert verdicts(parsed) == {"draw": "uninformative", "sum": "exact"} and code == 3
+    assert verdicts(parsed) == {"draw": "explained", "sum": "exact"} and code == 0  # the distribution is tested, not the bits
 
 
 def test_sequences_and_optionals(tmp_path):

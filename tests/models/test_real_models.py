@@ -1,7 +1,7 @@
 """Real exported models through the whole pipeline, on both back ends: a defensible verdict for every node, nothing silently left out.
 
 The quick tier takes the models of data/models.tsv with at most 15 MB, those that would take minutes left out (SLOW) and with inputs no larger
-than their operators need (SMALL); VERNIER_TEST_FULL=1 takes all of them as they are. They are fetched as `vernier models get` does, once.
+than their operators need (SMALL); VERNIER_FULL=1 takes all of them as they are. They are fetched as `vernier models get` does, once.
 VERNIER_TEST_MODELS="a b" takes those only.
 
 Every row that does not pass must stand in known.tsv with its reason, and docs/findings.md tells the story. The table is keyed by back end,
@@ -22,7 +22,7 @@ from support.command import ROOT, report  # noqa: E402
 
 PASSES = ("exact", "replayed", "explained", "spec-open")
 BACKENDS = ("ort", "openvino,precision=f32")
-FULL = bool(os.environ.get("VERNIER_TEST_FULL"))
+FULL = bool(os.environ.get("VERNIER_FULL"))
 ONLY = os.environ.get("VERNIER_TEST_MODELS", "").split()
 
 SLOW = {

@@ -275,8 +275,9 @@ VN_TEST(arithmetic, integer_overflow_readings) {
         .op = "Pow", .version = 15, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_I32, 7, base), one_vector(t, VN_I32, 7, n)}};
     one_run(t, &p);
     for (int i = 0; i < 7; ++i) VN_ASSERT_EQ(t, vn_tensor_get_i64(p.out[0].tensor, i), want[i]);
-    VN_ASSERT_EQ(t, p.out[0].n_readings, 1);
+    VN_ASSERT_EQ(t, p.out[0].n_readings, 2);
     VN_ASSERT_EQ(t, vn_tensor_get_i64(p.out[0].readings[0].value, 0), 2147483647);
+    VN_ASSERT_EQ(t, vn_tensor_get_i64(p.out[0].readings[1].value, 0), -2147483648LL); /* through floating point */
     one_free(&p);
     const double fb[] = {4, 27, 10}, fe[] = {0.5, 1.0 / 3, -1};
     one_node_t q = {
@@ -335,9 +336,13 @@ VN_TEST(arithmetic, max_with_nan) {
         .op = "Max", .version = 13, .n_in = 2, .want = VN_WANT_BOUND, .in = {one_vector(t, VN_F32, 3, a), one_vector(t, VN_F32, 3, b)}};
     one_run(t, &c);
     VN_ASSERT(t, isnan(vn_tensor_get_f64(c.out[0].tensor, 0)) && isnan(vn_tensor_get_f64(c.out[0].tensor, 1)));
-    VN_ASSERT_EQ(t, c.out[0].n_readings, 1);
+    VN_ASSERT_EQ(t, c.out[0].n_readings, 3);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].readings[0].value, 0), 0);
     VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].readings[0].value, 1), 1);
+    VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].readings[1].value, 0), 0); /* the later operand */
+    VN_ASSERT(t, isnan(vn_tensor_get_f64(c.out[0].readings[1].value, 1)));
+    VN_ASSERT(t, isnan(vn_tensor_get_f64(c.out[0].readings[2].value, 0)));
+    VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].readings[2].value, 1), 1); /* the earlier operand */
     VN_ASSERT(t, c.out[0].flags && c.out[0].flags[2] == VN_EL_ZERO_OK);
     one_free(&c);
     const int64_t u[] = {-1, 5}, v[] = {3, 9}; /* -1: the largest u64 */

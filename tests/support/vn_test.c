@@ -24,6 +24,11 @@ vn_rng_t vn_test_rng(vn_test_t *t) {
     return rng;
 }
 
+bool vn_test_full(void) {
+    const char *full = getenv("VERNIER_FULL");
+    return full && *full && strcmp(full, "0") != 0;
+}
+
 void vn_test_fail(const vn_test_t *t, const char *file, int line, const char *fmt, ...) {
     char program[512] = "test";
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -33,8 +38,8 @@ void vn_test_fail(const vn_test_t *t, const char *file, int line, const char *fm
     fprintf(stderr, "%s:%d: %s: ", file, line, t->name);
     vfprintf(stderr, fmt, args);
     va_end(args);
-    fprintf(stderr, "\n    seed 0x%" PRIx64 "; rerun: VN_SEED=0x%" PRIx64 " CMOCKA_TEST_FILTER=%s %s\n", t->seed, t->seed, t->name,
-            program);
+    fprintf(stderr, "\n    seed 0x%" PRIx64 "; rerun: %sVN_SEED=0x%" PRIx64 " CMOCKA_TEST_FILTER=%s %s\n", t->seed,
+            vn_test_full() ? "VERNIER_FULL=1 " : "", t->seed, t->name, program);
     fail();
 }
 

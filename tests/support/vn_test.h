@@ -3,7 +3,7 @@
  *   VN_TEST(reduce_sum, bound_true) { vn_rng_t rng = vn_test_rng(t); ... VN_ASSERT_LE(t, error, bound); }
  *   VN_TEST_MAIN(VN_CASE(reduce_sum, bound_true), ...)
  *
- * Environment: VN_SEED=0x... repeats a failure; VN_SCALE=10 multiplies the effort (the full tier).
+ * Environment: VN_SEED=0x... repeats a failure; VN_SCALE=10 multiplies the effort; VERNIER_FULL=1 is the full tier.
  */
 #ifndef VN_TEST_H
 #define VN_TEST_H
@@ -28,6 +28,8 @@ typedef struct vn_test {
 vn_test_t vn_test_begin(const char *name);
 vn_rng_t vn_test_rng(vn_test_t *t);
 static inline int vn_test_scale(const vn_test_t *t) { return t->scale; }
+/** VERNIER_FULL=1: everything, minutes long; else a share that takes about a second. */
+bool vn_test_full(void);
 /** Prints message, seed and the one-line rerun, then fails the test. */
 void vn_test_fail(const vn_test_t *t, const char *file, int line, const char *fmt, ...) VN_PRINTF(4, 5);
 /** Honours CMOCKA_TEST_FILTER, the one-line rerun's way to one test. */

@@ -1,0 +1,141 @@
+/* refine_attention.c -- single elements of attention in 113 bits, by queries (claim PREC-3).
+ *
+ * A score s is wrong by e: 4 units of itself for the scale (a root and a quotient), 16 for a softcap, one for an added mask. A weight exp(s - max)
+ * is wrong relatively by e + e_max + |s - max| units + 8 units =: a, so that with W = sum w
+ *   |o^ - o| <= [sum w a |v| + |o| sum w a + (n + 4) units sum w |v|] / W + 8 units |o|.
+ */
+#include "oracle/attention.h"
+#include "oracle/escalate.h"
+
+typedef struct job {
+    const vn_attention_t *a;
+    const vn_refine_t *q;
+    const int64_t *first; /* of query number g: elements first[g] .. first[g+1) of the request */
+    vn_quad_t scale;
+} job_t;
+
+typedef struct place {
+    int64_t b, h, i, c;
+} place_t;
+
+static place_t place_of(const vn_attention_t *a, int64_t at) {
+    place_t p = {.b = at / a->ob};
+    int64_t rest = at % a->ob;
+    const bool query_first = a->oi > a->oh; /* [batch, queries, heads, size] */
+    p.i = query_first ? rest / a->oi : rest % a->oh / a->oi;
+    if (query_first) rest %= a->oi;
+    p.h = rest / a->oh;
+    p.c = rest % (query_first ? a->oh : a->oi);
+    return p;
+}
+
+static bool seen(const vn_attention_t *a, const place_t *p, int64_t j) {
+    const int64_t at = p->i + (a->offset ? a->offset[p->b] : 0);
+    if ((a->causal && j > at) || (a->left >= 0 && at - j > a->left) || (a->right >= 0 && j - at > a->right)) return false;
+    return !a->valid || j < a->valid[p->b];
+}
+
+/* Score of key j and what it may be wrong by; false: the key is forbidden. */
+static bool score(const job_t *job, const place_t *p, int64_t j, vn_quad_t *s, vn_quad_t *wrong) {
+    const vn_attention_t *a = job->a;
+    const int64_t kv = p->h / (a->heads / a->kv_heads);
+    const double *q = a->q.at + p->b * a->q.sb + p->h * a->q.sh + p->i * a->q.si,
+                 *k = a->k.at + p->b * a->k.sb + kv * a->k.sh + j * a->k.si;
+    vn_quad_sum_t dot = {0};
+    if (!seen(a, p, j)) return false;
+    for (int64_t c = 0; c < a->size; ++c) vn_quad_add(&dot, (vn_quad_t)q[c] * k[c]);
+    *s = (dot.hi + dot.lo) * job->scale;
+    *wrong = vn_qabs(*s) * (4 * VN_QUAD_U) + dot.lost * vn_qabs(job->scale);
+    if (a->softcap > 0) {
+        *s = a->softcap * vn_qtanh(*s / a->softcap);
+        *wrong += vn_qabs(*s) * (16 * VN_QUAD_U);
+    }
+    for (int m = 0; m < 2; ++m) {
+        const vn_score_bias_t *bias = &a->bias[m];
+        if (!bias->at) continue;
+        const double v = j < bias->keys ? bias->at[p->b * bias->sb + p->h * bias->sh + p->i * bias->si + j * bias->sj] : -INFINITY;
+        if (v == -INFINITY) return false;
+        *s += v;
+        *wrong += vn_qabs(*s) * VN_QUAD_U;
+    }
+    return true;
+}
+
+/* Weights w[j] (0: forbidden) and their relative errors; returns their sum, 0 if a score is no number. */
+static vn_quad_t weights(const job_t *job, const place_t *p, vn_quad_t *w, vn_quad_t *wrong, vn_quad_t *relative) {
+    const vn_attention_t *a = job->a;
+    const double sink = a->sinks ? a->sinks[p->h] : a->sink;
+    vn_quad_t max = sink, max_wrong = 0, total = 0;
+    bool any = sink > -INFINITY;
+    for (int64_t j = 0; j < a->keys; ++j) {
+        if (!score(job, p, j, &w[j], &wrong[j])) {
+            wrong[j] = -1;
+            continue;
+        }
+        if (!vn_quad_finite(w[j])) return 0;
+        if (!any || w[j] > max) max = w[j], max_wrong = wrong[j];
+        any = true;
+    }
+    *relative = 0;
+    if (sink > -INFINITY) {
+        total = vn_qexp(sink - max);
+        *relative = total * ((8 + max - sink) * VN_QUAD_U + max_wrong);
+    }
+    for (int64_t j = 0; j < a->keys; ++j) {
+        if (wrong[j] < 0) {
+            w[j] = wrong[j] = 0;
+            continue;
+        }
+        const vn_quad_t d = w[j] - max;
+        w[j] = vn_qexp(d);
+        wrong[j] += max_wrong + (8 - d) * VN_QUAD_U;
+        total += w[j];
+        *relative += w[j] * wrong[j];
+    }
+    if (total > 0) *relative = *relative / total + (double)(a->keys + 1) * VN_QUAD_U;
+    return total;
+}
+
+static void queries(void *ctx, int64_t begin, int64_t end) {
+    const job_t *job = ctx;
+    const vn_attention_t *a = job->a;
+    const size_t n = (size_t)(a->keys > 0 ? a->keys : 1);
+    vn_quad_t *w = vn_alloc(n, sizeof *w), *wrong = vn_alloc(n, sizeof *wrong); /* no memory: not refined, counted as undecided */
+    for (int64_t g = begin; g < end && w && wrong; ++g) {
+        const place_t p = place_of(a, job->q->at[job->first[g]]);
+        const double *v = a->v.at + p.b * a->v.sb + p.h / (a->heads / a->kv_heads) * a->v.sh;
+        vn_quad_t relative, total = weights(job, &p, w, wrong, &relative);
+        for (int64_t i = job->first[g]; i < job->first[g + 1] && total > 0; ++i) {
+            const int64_t c = place_of(a, job->q->at[i]).c;
+            vn_quad_t o = 0, size = 0, moved = 0;
+            for (int64_t j = 0; j < a->keys; ++j) {
+                if (w[j] == 0) continue; /* a key without weight adds nothing, whatever it holds */
+                const vn_quad_t x = w[j] * v[j * a->v.si + c];
+                o += x;
+                size += vn_qabs(x);
+                moved += vn_qabs(x) * wrong[j];
+            }
+            const vn_quad_t y = o / total;
+            if (!vn_quad_finite(y)) continue;
+            job->q->out[i] = (vn_exact_t){.value = y};
+            job->q->out[i].own = (moved + size * ((double)(a->keys + 4) * VN_QUAD_U)) / total + vn_qabs(y) * (relative + 8 * VN_QUAD_U);
+        }
+    }
+    vn_free(w);
+    vn_free(wrong);
+}
+
+vn_status_t vn_refine_attention(const vn_attention_t *a) {
+    const vn_refine_t *q = a->e->refine;
+    if (q->k != a->k_out) return VN_OK; /* scores are not refined */
+    int64_t groups = 0, *first = vn_alloc((size_t)q->n + 1, sizeof *first);
+    if (!first) return vn_eval_fail(a->e, VN_ERR_NOMEM, "no memory for %lld elements", (long long)q->n);
+    for (int64_t i = 0; i < q->n; ++i) /* elements of one query follow one another */
+        if (i == 0 || q->at[i] / a->v_size != q->at[i - 1] / a->v_size) first[groups++] = i;
+    first[groups] = q->n;
+    job_t job = {.a = a, .q = q, .first = first, .scale = a->scale};
+    if (!vn_node_attr(a->e->node, "scale")) job.scale = 1 / vn_qsqrt((vn_quad_t)a->size);
+    vn_parallel(groups, 1, queries, &job);
+    vn_free(first);
+    return VN_OK;
+}
