@@ -112,7 +112,9 @@ static inline double vn_ref_own(const vn_ref_t *r, int64_t i) {
 }
 VN_API void vn_ref_free(vn_ref_t *r); /* releases the planes, zeroes the struct */
 
-enum { VN_WANT_VALUE = 0, VN_WANT_BOUND = 1, VN_WANT_VARIANCE = 2 }; /* VARIANCE implies BOUND */
+enum { VN_WANT_VALUE = 0, VN_WANT_BOUND = 1, VN_WANT_VARIANCE = 2 /* VARIANCE implies BOUND */ };
+/** Added to a want: `tensor` is the f64 value rounded as it is; elements that it does not decide are not evaluated again, nor counted. */
+enum { VN_WANT_PLAIN = 16 };
 
 /** Operator row as seen from outside. */
 typedef struct vn_op_info {

@@ -163,7 +163,7 @@ static bool flush_possible(const vn_case_t *c) { return c->m.outside > 0 && (c->
 static vn_status_t evaluate(const vn_case_t *c, const vn_contract_t *contract, vn_ref_t *refs, vn_error_t *why) {
     const vn_question_t *q = c->q;
     if (c->cls != VN_CLASS_ELEMENTARY || !q->node || contract->operand == q->contract->operand || contract->operand == VN_FMT_NONE)
-        return vn_question_oracle(q, contract, VN_WANT_VARIANCE, refs, why);
+        return vn_question_oracle(q, contract, VN_WANT_VARIANCE | VN_WANT_PLAIN, refs, why);
     const size_t n = (size_t)q->node->n_inputs + 1;
     vn_value_t **in = vn_alloc(n, sizeof *in);
     vn_status_t s = in ? VN_OK : vn_fail(why, VN_ERR_NOMEM, "no memory");
@@ -180,7 +180,9 @@ static vn_status_t evaluate(const vn_case_t *c, const vn_contract_t *contract, v
             vn_tensor_set_f64(t, i, vn_round_to(contract->operand, vn_tensor_get_f64(t, i), contract->operand_rounding, false));
         if (s == VN_OK && !(in[k] = vn_value_tensor(t))) s = vn_fail(why, VN_ERR_NOMEM, "no memory");
     }
-    if (s == VN_OK) s = vn_oracle_node(q->model, q->node, (const vn_value_t *const *)in, q->outer, contract, VN_WANT_VARIANCE, refs, why);
+    if (s == VN_OK)
+        s = vn_oracle_node(q->model, q->node, (const vn_value_t *const *)in, q->outer, contract, VN_WANT_VARIANCE | VN_WANT_PLAIN, refs,
+                           why);
     for (int k = 0; in && k < q->node->n_inputs; ++k) vn_value_free(in[k]);
     vn_free(in);
     return s;
@@ -237,7 +239,7 @@ static vn_status_t one_tier(vn_case_t *c, const char *tier, bool *explained, vn_
     if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     vn_error_t why;
     vn_measure_t m;
-    vn_status_t s = vn_question_oracle(q, &contract, VN_WANT_BOUND, refs, &why);
+    vn_status_t s = vn_question_oracle(q, &contract, VN_WANT_BOUND | VN_WANT_PLAIN, refs, &why);
     if (s == VN_OK && refs[c->k].value) {
         const vn_ref_t *r = &refs[c->k];
         s = vn_measure(r, c->actual, &m, err);

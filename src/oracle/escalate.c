@@ -49,6 +49,12 @@ static void ends(vn_format_t f, const vn_exact_t *x, double *low, double *high) 
 
 static bool same(double a, double b) { return a == b; }
 
+bool vn_exact_decided(vn_format_t f, const vn_exact_t *x) {
+    double low, high;
+    ends(f, x, &low, &high);
+    return same(low, high);
+}
+
 /* ---- finding them ---- */
 
 typedef struct search {
@@ -232,11 +238,11 @@ static bool nothing_open(const vn_eval_t *e, const vn_op_t *row, const vn_ref_t 
 
 vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k) {
     vn_ref_t *r = &e->out[k];
-    if (nothing_open(e, row, r)) return VN_OK;
+    if ((e->run && e->run->plain) || nothing_open(e, row, r)) return VN_OK;
     const vn_format_t format = result_format(e, r);
     const double rel = r->demand_equal && !r->own ? 0 : r->own_rel > 0 ? r->own_rel : 0x1p-52, abs = r->own_abs;
     search_t s = {.r = r, .format = format, .rel = rel, .abs = abs};
-    vn_refine_t q = {.k = k};
+    vn_refine_t q = {.k = k, .format = format};
     int64_t *found = NULL;
     VN_TRY(search(e, &s, &found, &q.n));
     if (!found) return VN_OK;

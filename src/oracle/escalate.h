@@ -16,6 +16,7 @@ typedef struct vn_exact {
  */
 typedef struct vn_refine {
     int k;
+    vn_format_t format; /* of the result: what decides it is enough */
     int64_t n;
     const int64_t *at; /* ascending */
     vn_exact_t *out;   /* own is Inf until written */
@@ -28,6 +29,8 @@ typedef struct vn_refine {
  */
 vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k);
 
+/** All of [value + rest - own, value + rest + own] rounds to one number of format f. */
+bool vn_exact_decided(vn_format_t f, const vn_exact_t *x);
 /** exact + rest in format f, one rounding. */
 double vn_exact_round(vn_format_t f, vn_quad_t value, vn_quad_t rest);
 

@@ -377,7 +377,8 @@ vn_status_t vn_oracle_steps(const vn_model_t *m, const vn_node_t *n, const vn_va
     vn_scope_t scope = {.bundle = outer};
     vn_oracle_run_t run = {.model = m,
                            .contract = c,
-                           .want = want,
+                           .want = want & ~VN_WANT_PLAIN,
+                           .plain = (want & VN_WANT_PLAIN) != 0,
                            .opsets = m->opsets,
                            .n_opsets = m->n_opsets,
                            .prefix = "",
@@ -426,8 +427,14 @@ static vn_status_t put_inputs(vn_scope_t *scope, const vn_graph_t *g, const vn_b
 static vn_status_t run_region(const vn_model_t *m, const vn_bundle_t *inputs, const vn_value_t *const *values, const vn_contract_t *c,
                               int want, vn_ref_t *refs, vn_error_t *err) {
     vn_scope_t scope = {0};
-    vn_oracle_run_t run = {
-        .model = m, .contract = c, .want = want, .region = true, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""};
+    vn_oracle_run_t run = {.model = m,
+                           .contract = c,
+                           .want = want & ~VN_WANT_PLAIN,
+                           .plain = (want & VN_WANT_PLAIN) != 0,
+                           .region = true,
+                           .opsets = m->opsets,
+                           .n_opsets = m->n_opsets,
+                           .prefix = ""};
     const vn_graph_t *g = m->graph;
     for (int k = 0; k < g->n_outputs; ++k) refs[k] = (vn_ref_t){0};
     vn_status_t s = inputs ? put_inputs(&scope, g, inputs, err) : VN_OK;
@@ -453,8 +460,15 @@ vn_status_t vn_oracle_region_values(const vn_model_t *m, const vn_value_t *const
 vn_status_t vn_oracle_trajectory(const vn_model_t *m, const vn_bundle_t *inputs, const vn_contract_t *c, int want, vn_step_fn fn, void *ctx,
                                  vn_bundle_t *out, vn_error_t *err) {
     vn_scope_t scope = {0};
-    vn_oracle_run_t run = {
-        .model = m, .contract = c, .want = want, .opsets = m->opsets, .n_opsets = m->n_opsets, .fn = fn, .fn_ctx = ctx, .prefix = ""};
+    vn_oracle_run_t run = {.model = m,
+                           .contract = c,
+                           .want = want & ~VN_WANT_PLAIN,
+                           .plain = (want & VN_WANT_PLAIN) != 0,
+                           .opsets = m->opsets,
+                           .n_opsets = m->n_opsets,
+                           .fn = fn,
+                           .fn_ctx = ctx,
+                           .prefix = ""};
     const vn_graph_t *g = m->graph;
     vn_status_t s = put_inputs(&scope, g, inputs, err);
     if (s == VN_OK) s = vn_run_graph(&run, &scope, g, err);

@@ -24,6 +24,7 @@ typedef struct vn_oracle_run {
     const vn_contract_t *contract; /* unresolved */
     int want;
     bool region;
+    bool plain;               /* VN_WANT_PLAIN */
     const vn_opset_t *opsets; /* of the function body that runs, or the model's */
     int n_opsets;
     vn_step_fn fn;
