@@ -275,5 +275,46 @@ VN_TEST(budget, tiers) {
     VN_ASSERT(t, isinf(vn_budget(&e, "no such function"))); /* unknown is unknown */
 }
 
+/* Claim REGION-4: y = erf(x) + d at small x. A fit of 10 u absolute error (budget of `fast`) is inside the composed bound of that tier and
+ * outside that of `portable`; one of 12 u is outside both. */
+VN_TEST(uncertain, second_tiers_count_in_fast_regions) {
+    const double x[] = {1e-3, -2e-4, 3e-5, 1e-2}, d[] = {2e-3, 1e-4, -1e-5, 5e-3}, u = 0x1p-24;
+    static const char *const tiers[] = {"portable", "fast"};
+    for (int tier = 0; tier < 2; ++tier) {
+        vn_model_t *m;
+        vn_error_t err;
+        vn_contract_t contract;
+        vn_ref_t r = {0};
+        vn_bundle_t inputs = {0};
+        vn_tensor_t *const tensors[] = {one_vector(t, VN_F32, 4, x), one_vector(t, VN_F32, 4, d)};
+        static const char *const names[] = {"x", "d"};
+        VN_ASSERT(t, vn_contract_builtin(tiers[tier], &contract));
+        VN_ASSERT_OK_ERR(t, vn_model_new(10, &m, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_model_set_opset(m, "", 14, &err), err);
+        for (int k = 0; k < 2; ++k) {
+            VN_ASSERT_OK_ERR(t, vn_graph_add_input(m->graph, names[k], VN_F32, 1, tensors[k]->dims, &err), err);
+            VN_ASSERT_OK_ERR(t, vn_bundle_add(&inputs, names[k], tensors[k], &err), err);
+        }
+        VN_ASSERT_OK_ERR(t, vn_graph_add_node(m->graph, "f", "Erf", "", 1, (const char *[]){"x"}, 1, (const char *[]){"z"}, NULL, &err),
+                         err);
+        VN_ASSERT_OK_ERR(
+            t, vn_graph_add_node(m->graph, "g", "Add", "", 2, (const char *[]){"z", "d"}, 1, (const char *[]){"y"}, NULL, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_graph_add_output(m->graph, "y", VN_F32, -1, NULL, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_model_finish(m, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_oracle_region(m, &inputs, &contract, VN_WANT_BOUND, &r, &err), err);
+        for (int i = 0; i < 4; ++i) {
+            if (tier) VN_ASSERT_GE(t, r.bound[i], 10 * u);
+            else VN_ASSERT_LT(t, r.bound[i], 10 * u);
+            VN_ASSERT_LT(t, r.bound[i], 12 * u);
+        }
+        vn_ref_free(&r);
+        vn_bundle_free(&inputs);
+        vn_model_free(m);
+        vn_tensor_free(tensors[0]);
+        vn_tensor_free(tensors[1]);
+    }
+}
+
 VN_TEST_MAIN(VN_CASE(uncertain, chains_true_and_not_vacuous), VN_CASE(uncertain, jumps),
-             VN_CASE(uncertain, no_statement_where_there_is_none), VN_CASE(budget, tiers))
+             VN_CASE(uncertain, no_statement_where_there_is_none), VN_CASE(uncertain, second_tiers_count_in_fast_regions),
+             VN_CASE(budget, tiers))
