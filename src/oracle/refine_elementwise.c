@@ -237,7 +237,7 @@ static bool exact_power(double a, double b, vn_quad_t *out) {
         if (to != rint(to) || fabs(to) > 16000 || (a < 0 && b != rint(b))) return false;
         vn_quad_t r = 1;
         const vn_quad_t step = to < 0 ? (vn_quad_t)0.5 : (vn_quad_t)2;
-        for (double k = 0; k < fabs(to); ++k) r *= step;
+        for (int k = 0; k < (int)fabs(to); ++k) r *= step;
         *out = a < 0 && odd ? -r : r;
         return true;
     }

@@ -403,7 +403,10 @@ static double rms_limit(int64_t clusters) { return 3 * (1 + sqrt(-2 * log(1e-6 /
 /* Claim PRINT-1 with S' = 0, which has the widest tail, for one of `elements` elements at 10^-6: the smallest z that some t allows. */
 static double extreme_limit(double elements) {
     double z = INFINITY;
-    for (double t = 0.01; t < 3.14; t += 0.01) z = fmin(z, (log(2) + 0.5 * log(t / sin(t)) - log(1e-6 / elements)) / (t * sqrt(1.0 / 6)));
+    for (int i = 1; i < 314; ++i) {
+        const double t = 0.01 * i;
+        z = fmin(z, (log(2) + 0.5 * log(t / sin(t)) - log(1e-6 / elements)) / (t * sqrt(1.0 / 6)));
+    }
     return z;
 }
 
