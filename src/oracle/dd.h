@@ -7,6 +7,8 @@
 #ifndef VN_ORACLE_DD_H
 #define VN_ORACLE_DD_H
 
+#include <stdint.h>
+
 #define VN_DD_U 0x1p-102
 
 typedef struct vn_dd {
@@ -33,6 +35,21 @@ static inline double vn_dd_two_prod(double a, double b, double *e) {
     const double ah = ca - (ca - a), al = a - ah, bh = cb - (cb - b), bl = b - bh;
     *e = ((ah * bh - p) + ah * bl + al * bh) + al * bl;
     return p;
+}
+
+/**
+ * sum + *lost += a b, and *magnitude += |a b|: a dot product in twice the working precision (Dot2; Ogita, Rump, Oishi 2005). After n of them
+ * sum + lost is within vn_dd_dot_own of the exact sum; magnitudes from 2^960 on, or NaN, say nothing.
+ */
+static inline void vn_dd_add_product(double a, double b, double *sum, double *lost, double *magnitude) {
+    double e, f;
+    const double p = vn_dd_two_prod(a, b, &e);
+    *sum = vn_dd_two_sum(*sum, p, &f);
+    *lost += e + f;
+    *magnitude += p < 0 ? -p : p;
+}
+static inline double vn_dd_dot_own(int64_t n, double magnitude) {
+    return 4 * ((double)n + 2) * ((double)n + 2) * 0x1p-106 * (magnitude * (1 + 0x1p-20)) + ((double)n + 1) * 0x1p-1069;
 }
 
 static inline vn_dd_t vn_dd_add(vn_dd_t a, vn_dd_t b) {

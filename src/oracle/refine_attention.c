@@ -5,6 +5,7 @@
  *   |o^ - o| <= [sum w a |v| + |o| sum w a + (n + 4) units sum w |v|] / W + 8 units |o|.
  */
 #include "oracle/attention.h"
+#include "oracle/dd.h"
 #include "oracle/escalate.h"
 
 typedef struct job {
@@ -43,7 +44,11 @@ static bool score(const job_t *job, const place_t *p, int64_t j, vn_quad_t *s, v
                  *k = a->k.at + p->b * a->k.sb + kv * a->k.sh + j * a->k.si;
     vn_quad_sum_t dot = {0};
     if (!seen(a, p, j)) return false;
-    for (int64_t c = 0; c < a->size; ++c) vn_quad_add(&dot, (vn_quad_t)q[c] * k[c]);
+    double sum = 0, lost = 0, magnitude = 0; /* twice the working precision leaves far less than the weights lose */
+    for (int64_t c = 0; c < a->size; ++c) vn_dd_add_product(q[c], k[c], &sum, &lost, &magnitude);
+    if (magnitude < 0x1p960) dot = (vn_quad_sum_t){.hi = sum, .lo = lost, .lost = vn_dd_dot_own(a->size, magnitude)};
+    else
+        for (int64_t c = 0; c < a->size; ++c) vn_quad_add(&dot, (vn_quad_t)q[c] * k[c]);
     *s = (dot.hi + dot.lo) * job->scale;
     *wrong = vn_qabs(*s) * (4 * VN_QUAD_U) + dot.lost * vn_qabs(job->scale);
     if (a->softcap > 0) {

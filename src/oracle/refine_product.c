@@ -7,20 +7,9 @@
 
 #include "oracle/dd.h"
 
-/* sum + *lost += a b in twice the working precision. */
-static inline void add_product(double a, double b, double *sum, double *lost, double *magnitude) {
-    double e, f;
-    const double p = vn_dd_two_prod(a, b, &e);
-    *sum = vn_dd_two_sum(*sum, p, &f);
-    *lost += e + f;
-    *magnitude += fabs(p);
-}
-
-/* Twice the working precision decides most elements, at a hundredth of the cost (the error is that of vn_dot2_tile). */
+/* Twice the working precision decides most elements, at a hundredth of the cost. */
 static bool decided(vn_format_t f, int64_t n, double sum, double lost, double magnitude, vn_exact_t *out) {
-    *out = (vn_exact_t){.value = sum,
-                        .rest = lost,
-                        .own = 4 * (double)((n + 2) * (n + 2)) * 0x1p-106 * (magnitude * (1 + 0x1p-20)) + (double)(n + 1) * 0x1p-1069};
+    *out = (vn_exact_t){.value = sum, .rest = lost, .own = vn_dd_dot_own(n, magnitude)};
     return f != VN_FMT_F64 && magnitude < 0x1p960 && vn_exact_decided(f, out);
 }
 
@@ -48,8 +37,8 @@ static void batch_cell(void *ctx, int64_t at, vn_exact_t *out) {
     const double c = g->bias.c ? g->bias.c[(g->bias_off ? g->bias_off[z] : 0) + row * g->bias.rs + col * g->bias.cs] : 0;
     if (j->alpha == 1) {
         double sum = 0, lost = 0, magnitude = 0;
-        for (int64_t k = 0; k < g->k; ++k) add_product(a[k * sa], b[k * sb], &sum, &lost, &magnitude);
-        if (g->bias.c) add_product(j->beta, c, &sum, &lost, &magnitude);
+        for (int64_t k = 0; k < g->k; ++k) vn_dd_add_product(a[k * sa], b[k * sb], &sum, &lost, &magnitude);
+        if (g->bias.c) vn_dd_add_product(j->beta, c, &sum, &lost, &magnitude);
         if (decided(j->format, g->k + 1, sum, lost, magnitude, out)) return;
     }
     vn_quad_sum_t s = {0};
@@ -81,8 +70,8 @@ static void conv_cell(void *ctx, int64_t at, vn_exact_t *out) {
         vn_columns_f64(&cols, j->x + (image * c->channels + group * c->cg) * c->w.in_size, column);
         double sum = 0, lost = 0, magnitude = 0;
         for (int64_t k = 0; k < c->depth; ++k)
-            if (column[k] != 0) add_product(column[k], j->w[m * c->depth + k], &sum, &lost, &magnitude);
-        if (j->bias) add_product(j->bias[m], 1, &sum, &lost, &magnitude);
+            if (column[k] != 0) vn_dd_add_product(column[k], j->w[m * c->depth + k], &sum, &lost, &magnitude);
+        if (j->bias) vn_dd_add_product(j->bias[m], 1, &sum, &lost, &magnitude);
         if (!decided(j->format, c->depth + 1, sum, lost, magnitude, out)) {
             vn_quad_sum_t s = {0};
             for (int64_t k = 0; k < c->depth; ++k)
