@@ -233,8 +233,8 @@ static bool is_odd(const vn_finding_t *findings, int n) {
     return false;
 }
 
-/* What the contract explains comes first, then an arithmetic that this back end has shown before, then all others; of each the node before the
- * groups. */
+/* From the cheap and likely to the costly: the node by its contract or an arithmetic that this back end has shown before; groups by the contract,
+ * then by such an arithmetic; all other arithmetics, of the node and of the groups. */
 static vn_status_t explain(const whole_t *w, vn_question_t *q, vn_finding_t *findings, vn_error_t *err) {
     const vn_study_t *s = w->s;
     const int node = (int)(q->node - s->model->graph->nodes);
