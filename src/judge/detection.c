@@ -71,8 +71,7 @@ static const struct {
 };
 enum { FAULTS = sizeof catalogue / sizeof *catalogue };
 
-/* Largest acceptable distance of element i from the value; negative: the bits must be equal. */
-static double room(const vn_ref_t *r, int64_t i) {
+double vn_room(const vn_ref_t *r, int64_t i) {
     if (r->flags && (r->flags[i] & VN_EL_VOID)) return INFINITY;
     if (!r->bound || r->demand_equal) return -1;
     double b = r->bound[i];
@@ -89,7 +88,7 @@ static bool caught(const stage_t *s, const vn_dtype_t t, fault_fn fault, bool lo
         if (f == VN_FMT_F32) x = (float)x;
         else if (f != VN_FMT_NONE) x = vn_round_to(f, x, VN_RNE, false);
         if (x == s->x[i] || (isnan(x) && isnan(s->x[i]))) continue;
-        const double limit = room(s->ref, i);
+        const double limit = vn_room(s->ref, i);
         if (limit < 0) return true;
         if (isinf(limit)) continue;
         const double y = s->ref->value ? s->ref->value[i] : vn_tensor_get_f64(s->ref->tensor, i);
@@ -106,7 +105,7 @@ static int lost_terms(const vn_case_t *c, int64_t count) {
     const double n = (double)c->ref->terms, u = vn_format_info(k.accumulator)->u;
     bool one = false, many = false;
     for (int64_t i = 0; i < count && !(one && many); ++i) {
-        const double limit = room(c->ref, i), e = c->ref->bound[i];
+        const double limit = vn_room(c->ref, i), e = c->ref->bound[i];
         if (limit <= 0 || isinf(limit)) continue;
         const double total = e / (n * u);
         one |= total / n > limit;
@@ -139,7 +138,7 @@ static vn_status_t operand_fault(const vn_case_t *c, bool *noticed, vn_error_t *
             if (vn_question_oracle(&other, q->contract, VN_WANT_VALUE, refs, &why) == VN_OK && refs[c->k].value &&
                 refs[c->k].count == c->ref->count)
                 for (int64_t i = 0; i < c->ref->count && !*noticed; ++i) {
-                    const double limit = room(c->ref, i), shift = fabs(refs[c->k].value[i] - c->ref->value[i]);
+                    const double limit = vn_room(c->ref, i), shift = fabs(refs[c->k].value[i] - c->ref->value[i]);
                     *noticed = limit < 0 ? shift > 0 : shift > 2 * limit;
                 }
         }
@@ -168,7 +167,7 @@ static double smallest(const vn_ref_t *r, int64_t n) {
     }
     for (int64_t i = 0; i < n && used < SAMPLE; i += step) {
         if (!isfinite(r->value[i]) || r->value[i] == 0) continue;
-        double b = room(r, i);
+        double b = vn_room(r, i);
         if (b < 0) b = vn_format_of(r->dtype) != VN_FMT_NONE ? vn_ulp(vn_format_of(r->dtype), r->value[i]) : 0;
         v[used++] = b / fabs(r->value[i]);
     }

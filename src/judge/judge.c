@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "judge/ladder.h"
+#include "judge/explain.h"
 
 void vn_rung(vn_finding_t *f, const char *fmt, ...) {
     const size_t n = strlen(f->rungs);
@@ -348,7 +348,7 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
                  c->print.verdict == VN_PRINT_RMS ? c->print.rms : c->print.z_max,
                  c->print.verdict == VN_PRINT_RMS ? c->print.rms_limit : c->print.z_limit);
     }
-    return VN_OK;
+    return c->q->ask == VN_ASK_ALL ? vn_explain(c, err) : VN_OK;
 }
 
 /* ---- rung 2: repeat ---- */

@@ -61,6 +61,10 @@ typedef struct vn_case {
 
 /** Rung 7. Sets verdict, cause and words if some hypothesis explains the output; *explained tells. */
 vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err);
+/** Element i of a and element j of b, tensors of one type, contiguous, hold the same bits. */
+bool vn_same_bits(const vn_tensor_t *a, int64_t i, const vn_tensor_t *b, int64_t j);
+/** Largest acceptable distance of element i from the value; negative: the bits must be equal; +Inf: nothing is said about it. */
+double vn_room(const vn_ref_t *r, int64_t i);
 /** Injected faults against the cheap rungs: caught of tried, smallest relative single-element error. */
 vn_status_t vn_detection(vn_case_t *c, vn_error_t *err);
 

@@ -23,20 +23,22 @@ typedef struct pass {
     vn_measure_t *parts;       /* one a chunk: summed in order, so the thread count does not matter */
 } pass_t;
 
-static bool bits_equal(const vn_tensor_t *a, const vn_tensor_t *b, int64_t i) {
+bool vn_same_bits(const vn_tensor_t *a, int64_t i, const vn_tensor_t *b, int64_t j) {
     switch (vn_dtype_bits(a->dtype)) {
-    case 8: return ((const uint8_t *)a->data)[i] == ((const uint8_t *)b->data)[i];
-    case 16: return ((const uint16_t *)a->data)[i] == ((const uint16_t *)b->data)[i];
-    case 32: return ((const uint32_t *)a->data)[i] == ((const uint32_t *)b->data)[i];
-    case 64: return ((const uint64_t *)a->data)[i] == ((const uint64_t *)b->data)[i];
-    case 128: return memcmp((const char *)a->data + 16 * i, (const char *)b->data + 16 * i, 16) == 0;
+    case 8: return ((const uint8_t *)a->data)[i] == ((const uint8_t *)b->data)[j];
+    case 16: return ((const uint16_t *)a->data)[i] == ((const uint16_t *)b->data)[j];
+    case 32: return ((const uint32_t *)a->data)[i] == ((const uint32_t *)b->data)[j];
+    case 64: return ((const uint64_t *)a->data)[i] == ((const uint64_t *)b->data)[j];
+    case 128: return memcmp((const char *)a->data + 16 * i, (const char *)b->data + 16 * j, 16) == 0;
     case 0: {
-        const vn_string_t *s = (const vn_string_t *)a->data + i, *t = (const vn_string_t *)b->data + i;
+        const vn_string_t *s = (const vn_string_t *)a->data + i, *t = (const vn_string_t *)b->data + j;
         return s->length == t->length && (s->length == 0 || memcmp(s->text, t->text, s->length) == 0);
     }
-    default: return vn_tensor_bits(a, i) == vn_tensor_bits(b, i);
+    default: return vn_tensor_bits(a, i) == vn_tensor_bits(b, j);
     }
 }
+
+static bool bits_equal(const vn_tensor_t *a, const vn_tensor_t *b, int64_t i) { return vn_same_bits(a, i, b, i); }
 
 /* Neither equal nor finite on both sides: is it allowed? */
 static bool class_ok(double x, double y, uint8_t flags, vn_measure_t *m) {
