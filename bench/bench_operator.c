@@ -5,11 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "vernier/oracle.h"
 
 int main(int argc, char **argv) {
     static const char *const names[] = {"value", "bound", "variance"};
+#ifdef __GLIBC__ /* as the command does (src/cli/main.c) */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+#endif
     vn_error_t err = {0};
     vn_model_t *m = NULL;
     vn_bundle_t in = {0};

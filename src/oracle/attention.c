@@ -24,6 +24,7 @@ typedef struct work {
     vn_exp_model_t model;
     const vn_format_info_t *type16; /* of the second tier, or NULL */
     bool bound, variance;
+    bool plain; /* scores: nothing but the scale and a run of visible keys */
     int failed; /* atomic */
 } work_t;
 
@@ -41,7 +42,8 @@ static bool scratch_new(const work_t *w, scratch_t *s) {
         !vn_size_mul((size_t)w->block, (size_t)a->size, &long_rows) || !vn_size_mul(wide, 10, &total) ||
         !vn_size_add(total, 7 * deep + 2 * long_rows, &total))
         return false;
-    double *p = vn_alloc(total + 1, sizeof *p);
+    if (total > INT64_MAX / 16) return false;
+    double *p = vn_plane_raw((int64_t)total + 1); /* every part is written before it is read */
     s->all = p;
     if (!p) return false;
     double **planes[] = {&s->s, &s->t, &s->sq, &s->err, &s->err16, &s->w, &s->wrong, &s->weights, &s->second, &s->p2s2};
@@ -67,8 +69,68 @@ typedef struct row {
     double *s, *t, *sq, *err, *err16;
 } row_t;
 
+/* Scores and errors of one row where nothing but the scale touches them. */
+typedef struct score_model {
+    double size, g, floor_;     /* |scale|, g(d + 3) with its roundings, 2 d eta */
+    double u16, grown16, eta16; /* of the second tier's scores */
+} score_model_t;
+
+VN_CLONES static void plain_scores(int64_t n, double scale, double *s) {
+    for (int64_t j = 0; j < n; ++j) s[j] *= scale;
+}
+
+VN_CLONES static void plain_errors(const score_model_t *m, int64_t n, const double *restrict t, double *restrict err) {
+    for (int64_t j = 0; j < n; ++j) err[j] = (m->g * t[j] + err[j]) * m->size + m->floor_;
+}
+
+VN_CLONES static void plain_errors_16(const score_model_t *m, int64_t n, const double *restrict s, const double *restrict t,
+                                      const double *restrict err, double *restrict err16) {
+    for (int64_t j = 0; j < n; ++j) err16[j] = err[j] + (4 * m->u16 * t[j] * m->size + m->u16 * fabs(s[j])) * m->grown16 + m->eta16;
+}
+
+VN_CLONES static void plain_variances(double factor, double q, double p, int64_t n, const double *restrict s, double *restrict sq) {
+    for (int64_t j = 0; j < n; ++j) sq[j] = factor * (q * sq[j] + p * (s[j] * s[j]));
+}
+
+static bool is_plain(const vn_attention_t *a) {
+    return a->softcap <= 0 && !a->bias[0].at && !a->bias[1].at && (a->k_tap < 0 || a->tap == VN_TAP_WEIGHTS);
+}
+
+/* The keys that a query sees without a bias are a run; the others get -inf. */
+static bool plain_row(const work_t *w, const row_t *r) {
+    const vn_attention_t *a = w->a;
+    const double u = w->u, d = (double)a->size;
+    const int64_t n = a->keys, at = r->i + (a->offset ? a->offset[r->b] : 0);
+    int64_t from = 0, to = n;
+    if (a->causal && at + 1 < to) to = at + 1;
+    if (a->right >= 0 && at + a->right + 1 < to) to = at + a->right + 1;
+    if (a->left >= 0 && at - a->left > from) from = at - a->left;
+    if (a->valid && a->valid[r->b] < to) to = a->valid[r->b];
+    from = from < n ? from : n;
+    to = to > from ? to : from;
+    if (w->variance) plain_variances(0.18 * u * u * (a->scale * a->scale), (d + 1) / 6 + 2, (d + 1) / 3, n, r->s, r->sq);
+    plain_scores(n, a->scale, r->s);
+    if (w->bound) {
+        score_model_t m = {.size = fabs(a->scale), .g = vn_gamma(d + 3, u) * (1 + d * 0x1p-51), .floor_ = 2 * d * w->eta};
+        plain_errors(&m, n, r->t, r->err);
+        if (w->type16) {
+            m.u16 = w->type16->u, m.grown16 = 1 + 4 * w->type16->u, m.eta16 = w->type16->eta * d;
+            plain_errors_16(&m, n, r->s, r->t, r->err, r->err16);
+        }
+    }
+    for (int part = 0; part < 2; ++part)
+        for (int64_t j = part ? to : 0; j < (part ? n : from); ++j) {
+            r->s[j] = -INFINITY;
+            if (w->bound) r->err[j] = 0;
+            if (w->bound && w->type16) r->err16[j] = 0;
+            if (w->variance) r->sq[j] = 0;
+        }
+    return to > from;
+}
+
 static bool score_row(const work_t *w, const row_t *r) {
     const vn_attention_t *a = w->a;
+    if (w->plain) return plain_row(w, r);
     const double u = w->u, d = (double)a->size, g = vn_gamma(d + 3, u), t_tanh = vn_budget(a->e, "tanh"), scale = fabs(a->scale);
     vn_ref_t *tap = a->k_tap >= 0 ? &a->e->out[a->k_tap] : NULL;
     const int64_t tap_at = ((r->b * a->heads + r->h) * a->queries + r->i) * a->keys;
@@ -135,6 +197,14 @@ static void tap_weights(const work_t *w, int64_t at, const double *p, const doub
     }
 }
 
+VN_CLONES static void shares(int64_t n, double inverse, double g, const double *restrict wrong, double *restrict p,
+                             double *restrict weights) {
+    for (int64_t j = 0; j < n; ++j) {
+        p[j] *= inverse;
+        weights[j] = p[j] * (wrong[j] + g * (1 + wrong[j]));
+    }
+}
+
 /* One row through the exponentials: s becomes p, weights the matrix row that multiplies |v| in the bound. Returns D. */
 static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, double *weights, double *second, double *p2s2,
                     double *spread16) {
@@ -167,7 +237,7 @@ static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, d
     }
     const double inverse = 1 / (x.total.hi + x.total.lo);
     if (!w->bound) {
-        for (int64_t j = 0; j < n; ++j) p[j] *= inverse;
+        plain_scores(n, inverse, p);
         if (a->k_tap >= 0 && a->tap == VN_TAP_WEIGHTS) tap_weights(w, at, p, wrong, &x, false);
         return 0;
     }
@@ -191,10 +261,7 @@ static double weigh(const work_t *w, const row_t *r, double *p, double *wrong, d
         vn_exp_variance(&w->model, n, r->s, p, &x, p2s2);
         for (int64_t j = 0; j < n; ++j) p2s2[j] = p[j] * inverse * p[j] * inverse * (p2s2[j] + r->sq[j]);
     }
-    for (int64_t j = 0; j < n; ++j) {
-        p[j] *= inverse;
-        weights[j] = p[j] * (wrong[j] + g * (1 + wrong[j]));
-    }
+    shares(n, inverse, g, wrong, p, weights);
     if (a->k_tap >= 0 && a->tap == VN_TAP_WEIGHTS) tap_weights(w, at, p, wrong, &x, false);
     *spread16 = d16;
     return x.spread;
@@ -380,6 +447,7 @@ vn_status_t vn_attention_run(vn_attention_t *a) {
                 .u = vn_u(e),
                 .eta = vn_eta(e),
                 .model = vn_exp_model(e),
+                .plain = is_plain(a),
                 .bound = e->want >= VN_WANT_BOUND,
                 .variance = e->want >= VN_WANT_VARIANCE};
     const vn_format_info_t *t = vn_format_info(vn_format_of(e->out[a->k_out].dtype));

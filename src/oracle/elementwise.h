@@ -133,6 +133,7 @@ typedef struct vn_fn {
     vn_fn_zero_t zero;
     vn_fn_scale_t scale;
     const char *note;                               /* name of the second tier */
+    bool steady;                                    /* `row` keeps to own alone: `amplified` speaks of the wide form only */
     double own;                                     /* claim ELEM-OWN: |row(x) - f(x)| <= own 2^-52 |y|; long double: own 2^-63 |y| */
     double (*amplified)(double x, const double *p); /* added to own: how rounding inside the argument grows; NULL: 0 */
     /** Change of y per unit of relative change of the attributes (16-bit tensors whose attributes are cast to the type). NULL: none. */
@@ -185,8 +186,9 @@ extern const vn_fn_t vn_functions[VN_F_COUNT];
 
 /** A plane with its doubt, e.g. x + bias before BiasGelu. */
 typedef struct vn_plane {
-    const double *value;
-    const double *lo; /* what value leaves behind, NULL: nothing or not asked for */
+    const double *value;       /* or NULL: */
+    const vn_tensor_t *source; /* the operand itself, contiguous, of a float type */
+    const double *lo;          /* what value leaves behind, NULL: nothing or not asked for */
     vn_doubt_t doubt;
 } vn_plane_t;
 

@@ -60,9 +60,10 @@ bool vn_exact_decided(vn_format_t f, const vn_exact_t *x) {
 typedef struct search {
     const vn_ref_t *r;
     vn_format_t format;
-    double rel, abs; /* own error where there is no plane */
-    int64_t *counts; /* per chunk */
-    int64_t *found;  /* second pass: from start[chunk] on */
+    double rel, abs;      /* own error where there is no plane */
+    const uint8_t *marks; /* per VN_OPEN_PIECE elements: some of them may be open */
+    int64_t *counts;      /* per chunk */
+    int64_t *found;       /* second pass: from start[chunk] on */
     const int64_t *start;
 } search_t;
 
@@ -77,13 +78,34 @@ VN_CLONES static void widths(const double *v, const double *own, const double *l
     for (int64_t i = 0; i < n; ++i) w[i] += w[i] > 0 ? 0x1p-52 * fabs(v[i]) : 0.0;
 }
 
-VN_CLONES static int64_t open_f32(const double *v, const double *w, int64_t n, uint8_t *open) {
+/* v - w and v + w differ in f32; they are compared as doubles, so that the loop over it stays in vectors. */
+static inline int64_t is_open(double v, double w) {
+    const double a = (double)(float)(v - w), b = (double)(float)(v + w);
+    return a != b ? (fabs(v) <= DBL_MAX ? INT64_C(1) : INT64_C(0)) : INT64_C(0);
+}
+
+static inline double plain_width(double v, double rel, double abs) {
+    const double own = abs + rel * fabs(v);
+    return own + (own > 0 ? 0x1p-52 * fabs(v) : 0.0);
+}
+
+VN_CLONES static int64_t count_f32(const double *v, const double *w, int64_t n) {
     int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        const float a = (float)(v[i] - w[i]), b = (float)(v[i] + w[i]);
-        open[i] = a != b && fabs(v[i]) <= DBL_MAX;
-        count += open[i];
-    }
+    for (int64_t i = 0; i < n; ++i) count += is_open(v[i], w[i]);
+    return count;
+}
+
+/* The same where the own error is two numbers: the usual case. */
+VN_CLONES static int64_t count_f32_plain(const double *v, double rel, double abs, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; ++i) count += is_open(v[i], plain_width(v[i], rel, abs));
+    return count;
+}
+
+/* w NULL: plain. open[] is written only where something is. */
+static int64_t open_f32(const double *v, const double *w, double rel, double abs, int64_t n, uint8_t *open) {
+    const int64_t count = w ? count_f32(v, w, n) : count_f32_plain(v, rel, abs, n);
+    for (int64_t i = 0; count && i < n; ++i) open[i] = is_open(v[i], w ? w[i] : plain_width(v[i], rel, abs)) != 0;
     return count;
 }
 
@@ -122,8 +144,9 @@ static int64_t open_block(const search_t *s, int64_t at, int64_t n, uint8_t *ope
     const vn_ref_t *r = s->r;
     double w[BLOCK];
     if (s->format == VN_FMT_F64) return open_f64(s, at, n, open);
+    if (s->format == VN_FMT_F32 && !r->own && !r->lo) return open_f32(r->value + at, NULL, s->rel, s->abs, n, open);
     widths(r->value + at, r->own ? r->own + at : NULL, r->lo ? r->lo + at : NULL, s->rel, s->abs, n, w);
-    return s->format == VN_FMT_F32 ? open_f32(r->value + at, w, n, open) : open_narrow(s->format, r->value + at, w, n, open);
+    return s->format == VN_FMT_F32 ? open_f32(r->value + at, w, 0, 0, n, open) : open_narrow(s->format, r->value + at, w, n, open);
 }
 
 static void search_chunk(void *ctx, int64_t begin, int64_t end) {
@@ -132,6 +155,7 @@ static void search_chunk(void *ctx, int64_t begin, int64_t end) {
     int64_t count = 0, to = s->found ? s->start[begin / CHUNK] : 0;
     if (s->found && s->counts[begin / CHUNK] == 0) return;
     for (int64_t at = begin; at < end; at += BLOCK) {
+        if (!s->marks[at / VN_OPEN_PIECE]) continue;
         const int64_t n = end - at < BLOCK ? end - at : BLOCK, c = open_block(s, at, n, open);
         count += c;
         for (int64_t i = 0; s->found && c && i < n; ++i)
@@ -168,7 +192,7 @@ static vn_status_t search(vn_eval_t *e, search_t *s, int64_t **found, int64_t *n
 
 static vn_status_t ask(vn_eval_t *e, const vn_op_t *row, vn_refine_t *q) {
     vn_eval_t sub = *e;
-    for (int k = 0; k < e->n_in; ++k) /* before threads ask for them */
+    for (int k = 0; k < e->n_in && !(row->flags & VN_OP_LEAN); ++k) /* before threads ask for them */
         if (e->in[k].t && e->in[k].t->data && vn_dtype_is_float(e->in[k].t->dtype) && !vn_arg_f64(e, k)) return VN_ERR_NOMEM;
     sub.out = vn_alloc((size_t)(e->n_out ? e->n_out : 1), sizeof *sub.out);
     if (!sub.out) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
@@ -208,6 +232,15 @@ static void take(vn_ref_t *r, int64_t i, const vn_exact_t *x) {
     if (r->own) r->own[i] = r->lo ? own : own + fabs(lo) * (1 + 0x1p-52);
 }
 
+/* Both ends of an element that was not asked again, in f64 and moved outwards as in the search (claim PREC-2). */
+static void ends_known(const vn_ref_t *r, const search_t *s, int64_t at, double *low, double *high, double *best) {
+    double w, v = r->value[at];
+    widths(&v, r->own ? r->own + at : NULL, r->lo ? r->lo + at : NULL, s->rel, s->abs, 1, &w);
+    *low = vn_round_to(s->format, v - w, VN_RNE, false);
+    *high = vn_round_to(s->format, v + w, VN_RNE, false);
+    *best = vn_round_to(s->format, v, VN_RNE, false);
+}
+
 /* best: the more likely of both. A choice that the row itself left is kept: that element has two results already. */
 static vn_status_t leave_open(vn_eval_t *e, int k, int64_t i, double low, double high, double best) {
     vn_ref_t *r = &e->out[k];
@@ -227,7 +260,7 @@ static vn_format_t result_format(const vn_eval_t *e, const vn_ref_t *r) {
 }
 
 static bool nothing_open(const vn_eval_t *e, const vn_op_t *row, const vn_ref_t *r) {
-    if (!r->value || !r->tensor || !r->count || (e->run && e->run->region)) return true;
+    if (!r->value || !r->count || (e->run && e->run->region)) return true;
     if (r->demand_equal && (!r->lo || r->dtype == VN_F64)) return true; /* claim ELEM-1 */
     for (int k = 0; k < e->n_in; ++k)
         if (e->in[k].err) return true;
@@ -236,12 +269,33 @@ static bool nothing_open(const vn_eval_t *e, const vn_op_t *row, const vn_ref_t 
     return !r->own && !r->lo && (moved || row->cls == VN_CLASS_ROUNDED);
 }
 
-vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k) {
+static search_t search_of(const vn_eval_t *e, const vn_ref_t *r) {
+    return (search_t){.r = r,
+                      .format = result_format(e, r),
+                      .rel = r->demand_equal && !r->own ? 0
+                             : r->own_rel > 0           ? r->own_rel
+                                                        : 0x1p-52,
+                      .abs = r->own_abs};
+}
+
+bool vn_escalate_asks(const vn_eval_t *e, const vn_op_t *row, int k) {
+    return !(e->run && e->run->plain) && !nothing_open(e, row, &e->out[k]);
+}
+
+bool vn_escalate_any(const vn_eval_t *e, int k, int64_t begin, int64_t n) {
+    const search_t s = search_of(e, &e->out[k]);
+    uint8_t open[BLOCK];
+    for (int64_t at = begin; at < begin + n; at += BLOCK)
+        if (open_block(&s, at, begin + n - at < BLOCK ? begin + n - at : BLOCK, open)) return true;
+    return false;
+}
+
+vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k, const uint8_t *marks) {
     vn_ref_t *r = &e->out[k];
-    if ((e->run && e->run->plain) || nothing_open(e, row, r)) return VN_OK;
-    const vn_format_t format = result_format(e, r);
-    const double rel = r->demand_equal && !r->own ? 0 : r->own_rel > 0 ? r->own_rel : 0x1p-52, abs = r->own_abs;
-    search_t s = {.r = r, .format = format, .rel = rel, .abs = abs};
+    search_t s = search_of(e, r);
+    s.marks = marks;
+    const vn_format_t format = s.format;
+    const double rel = s.rel, abs = s.abs;
     vn_refine_t q = {.k = k, .format = format};
     int64_t *found = NULL;
     VN_TRY(search(e, &s, &found, &q.n));
@@ -254,15 +308,20 @@ vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k) {
     if (st == VN_OK && (row->flags & VN_OP_REFINES)) st = ask(e, row, &q);
     for (int64_t i = 0; i < q.n && st == VN_OK; ++i) {
         const int64_t at = found[i];
-        const bool again = q.out[i].own < (vn_quad_t)INFINITY;
-        const vn_exact_t x = again ? q.out[i] : known(r, at, rel, abs);
-        double low, high;
+        const bool again = q.out[i].own < (vn_quad_t)INFINITY, plain = !again && format != VN_FMT_F64;
+        double low, high, best;
         r->escalated += again;
-        ends(format, &x, &low, &high);
-        if (again) take(r, at, &x);
+        if (plain) {
+            ends_known(r, &s, at, &low, &high, &best);
+        } else {
+            const vn_exact_t x = again ? q.out[i] : known(r, at, rel, abs);
+            ends(format, &x, &low, &high);
+            best = vn_exact_round(format, x.value, x.rest);
+            if (again) take(r, at, &x);
+        }
         if (isnan(low) || isnan(high)) continue;
         if (same(low, high)) vn_tensor_set_f64(r->tensor, at, signbit(r->value[at]) && low == 0 ? -0.0 : low);
-        else st = leave_open(e, k, at, low, high, vn_exact_round(format, x.value, x.rest));
+        else st = leave_open(e, k, at, low, high, best);
     }
     vn_free(q.out);
     vn_free(found);

@@ -22,12 +22,18 @@ typedef struct vn_refine {
     vn_exact_t *out;   /* own is Inf until written */
 } vn_refine_t;
 
+/** Elements of output k are to be asked about at all: it has values, is no movement, its operands are exact, the run is not plain. */
+bool vn_escalate_asks(const vn_eval_t *e, const vn_op_t *row, int k);
+/** Elements are remembered as open or not in pieces of this many. */
+enum { VN_OPEN_PIECE = 2048 };
+/** Some of elements [begin, begin + n) are not decided. Threads: pieces may ask concurrently. */
+bool vn_escalate_any(const vn_eval_t *e, int k, int64_t begin, int64_t n);
 /**
- * After output k was rounded: finds the elements whose value and own error do not decide that rounding, asks the row again, mends tensor, value,
+ * After output k was rounded, if the two above say so (marks: for which pieces, the others are not looked at): finds the elements whose value and own error do not decide that rounding, asks the row again, mends tensor, value,
  * lo and own, and counts (claims PREC-2, PREC-3). Those still open get their other neighbour in `either`.
  * Errors     NOMEM, and what the row's eval returns.
  */
-vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k);
+vn_status_t vn_escalate(vn_eval_t *e, const vn_op_t *row, int k, const uint8_t *marks);
 
 /** All of [value + rest - own, value + rest + own] rounds to one number of format f. */
 bool vn_exact_decided(vn_format_t f, const vn_exact_t *x);

@@ -12,6 +12,8 @@
 #include "oracle/blas.h"
 #include "oracle/escalate.h"
 #include "oracle/frame.h"
+#include "tensor/clones.h"
+#include "tensor/dense.h"
 
 int64_t vn_run_version(const vn_oracle_run_t *run, const char *domain) {
     for (int i = 0; i < run->n_opsets; ++i)
@@ -26,13 +28,22 @@ static vn_dtype_t main_dtype(const vn_arg_t *in, int n) {
     return VN_F32;
 }
 
-typedef struct finish {
+typedef struct vn_finish {
     vn_ref_t *r;
     const vn_contract_t *c;
     const vn_format_info_t *acc, *out;
     vn_format_t out_format;
     bool narrower; /* the store rounds once more */
+    bool plain;    /* nothing is stored more narrowly or flushed */
+    bool again;    /* out_format is not the tensor's own */
     double threshold;
+    const vn_eval_t *ask; /* NULL: no element is to be evaluated again */
+    int k;
+    int failed, open; /* atomic: no memory for flags; some element is not decided, */
+    uint8_t *marks;   /* and in which pieces of VN_OPEN_PIECE */
+    int64_t done;     /* atomic: elements reported by the row */
+    const vn_op_t *row;
+    bool begun;
 } finish_t;
 
 static double store(const finish_t *f, double bound, double y) {
@@ -42,8 +53,8 @@ static double store(const finish_t *f, double bound, double y) {
     return b;
 }
 
-static void finish_range(void *ctx, int64_t begin, int64_t end) {
-    finish_t *f = ctx;
+/* Bound, second tier and variance after the store. flags: NULL where no element comes near the threshold of overflow. */
+static void finish_range(const finish_t *f, int64_t begin, int64_t end, uint8_t *flags) {
     vn_ref_t *r = f->r;
     for (int64_t i = begin; i < end; ++i) {
         const double y = r->value[i];
@@ -54,7 +65,7 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
         if (r->bound) {
             double e = r->bound[i];
             if (isnan(e)) e = INFINITY;
-            if (r->flags && isfinite(e) && fabs(y) + e >= f->threshold) r->flags[i] |= VN_EL_INF_OK;
+            if (flags && isfinite(e) && fabs(y) + e >= f->threshold) flags[i] |= VN_EL_INF_OK;
             if (r->demand_equal && !r->bound_final) {
                 e = f->out->u * fabs(y) + f->out->eta / 2 + e; /* e: what the row adds, e.g. for an uncertain operand */
                 if (f->c->ftz && fabs(y) - e < f->out->tau) e += f->out->tau;
@@ -76,25 +87,22 @@ static void finish_range(void *ctx, int64_t begin, int64_t end) {
 }
 
 /* Nothing is stored more narrowly, flushed or flagged: what remains of finish_range. */
-VN_CLONES static void plain_bound(int64_t n, double *bound) {
-    for (int64_t i = 0; i < n; ++i) bound[i] = isnan(bound[i]) ? INFINITY : bound[i];
+VN_CLONES static bool any_nan(int64_t n, const double *x) {
+    int64_t any = 0;
+    for (int64_t i = 0; i < n; ++i) any |= x[i] != x[i];
+    return any != 0;
 }
 
 VN_CLONES static void plain_variance(int64_t n, const double *value, double tiny, double *var) {
     for (int64_t i = 0; i < n; ++i) var[i] += var[i] > 0 && fabs(value[i]) < INFINITY ? tiny : 0;
 }
 
-static void plain_range(void *ctx, int64_t begin, int64_t end) {
-    const finish_t *f = ctx;
+static void plain_range(const finish_t *f, int64_t begin, int64_t end) {
     vn_ref_t *r = f->r;
-    if (r->bound) plain_bound(end - begin, r->bound + begin);
+    if (r->bound && any_nan(end - begin, r->bound + begin))
+        for (int64_t i = begin; i < end; ++i) r->bound[i] = isnan(r->bound[i]) ? INFINITY : r->bound[i];
     if (r->var && r->terms > 1)
         plain_variance(end - begin, r->value + begin, (double)r->terms * f->acc->eta * f->acc->eta / 12, r->var + begin);
-}
-
-static bool is_plain(const finish_t *f) {
-    const bool same_store = f->r->bound_final || (!f->narrower && !f->r->demand_equal);
-    return same_store && !f->c->ftz && !f->c->daz && !f->r->flags;
 }
 
 VN_CLONES static bool any_above(int64_t n, const double *value, const double *bound, double threshold) {
@@ -103,42 +111,94 @@ VN_CLONES static bool any_above(int64_t n, const double *value, const double *bo
     return any != 0;
 }
 
-/* Overflow flags are needed only when some element may come near the threshold. */
-static bool near_overflow(const vn_ref_t *r, double threshold) {
-    enum { CHUNK = 4096 };
-    for (int64_t i = 0; r->bound && i < r->count; i += CHUNK)
-        if (any_above(r->count - i < CHUNK ? r->count - i : CHUNK, r->value + i, r->bound + i, threshold)) return true;
-    return false;
+/* Pieces run in several threads: the plane is put in place by whoever is first. */
+static uint8_t *flags_of(finish_t *f) {
+    uint8_t *plane = __atomic_load_n(&f->r->flags, __ATOMIC_ACQUIRE);
+    if (plane) return plane;
+    uint8_t *fresh = vn_alloc((size_t)(f->r->count ? f->r->count : 1), 1);
+    if (!fresh) {
+        __atomic_store_n(&f->failed, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    if (__atomic_compare_exchange_n(&f->r->flags, &plane, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return fresh;
+    vn_free(fresh);
+    return plane;
 }
 
-static vn_status_t finish(vn_eval_t *e, int k) {
-    vn_ref_t *r = &e->out[k];
-    if (!r->value) return VN_OK;
-    finish_t f = {.r = r, .c = e->contract};
-    vn_format_t type = vn_format_of(r->dtype), named = e->contract->result;
+/* A piece is finished and rounded into the tensor while it is in the cache. Overflow flags are needed only near the threshold. */
+static void finish_pieces(void *ctx, int64_t begin, int64_t end) {
+    enum { PIECE = VN_OPEN_PIECE };
+    finish_t *f = ctx;
+    vn_ref_t *r = f->r;
+    double rounded[PIECE];
+    for (int64_t at = begin; at < end; at += PIECE) {
+        const int64_t n = end - at < PIECE ? end - at : PIECE;
+        const double *y = r->value + at;
+        const bool near = r->bound && any_above(n, y, r->bound + at, f->threshold);
+        if (f->plain && !near) plain_range(f, at, at + n);
+        else finish_range(f, at, at + n, near ? flags_of(f) : NULL);
+        if (f->again) {
+            memcpy(rounded, y, (size_t)n * sizeof *y);
+            vn_round_array(f->out_format, VN_RNE, rounded, n);
+            y = rounded;
+        }
+        vn_tensor_put_f64(r->tensor, at, n, y, VN_RNE, false);
+        if (f->ask && vn_escalate_any(f->ask, f->k, at, n)) { /* a piece touches two marks at most */
+            __atomic_store_n(&f->open, 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&f->marks[at / VN_OPEN_PIECE], 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&f->marks[(at + n - 1) / VN_OPEN_PIECE], 1, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+static vn_status_t begin(vn_eval_t *e, int k, finish_t *f) {
+    vn_ref_t *r = f->r;
+    f->c = e->contract;
+    f->k = k;
+    f->ask = vn_escalate_asks(e, f->row, k) ? e : NULL;
+    const vn_format_t type = vn_format_of(r->dtype), named = e->contract->result;
     /* A narrower boundary than the tensor's type counts (bf16 results stored as f32); a wider one cannot. */
-    f.out_format = named != VN_FMT_NONE && type != VN_FMT_NONE && vn_format_info(named)->p < vn_format_info(type)->p ? named : type;
-    f.acc = vn_format_info(e->contract->accumulator);
-    f.out = vn_format_info(f.out_format);
-    if (!f.acc || !f.out) return vn_eval_fail(e, VN_ERR_INTERNAL, "output %d of type %s has value planes", k, vn_dtype_name(r->dtype));
-    f.narrower = f.acc->p > f.out->p || f.acc->emin < f.out->emin;
-    f.threshold = f.out->max + vn_ulp(f.out_format, f.out->max) / 2;
-    if (near_overflow(r, f.threshold)) VN_TRY(vn_out_flags(e, k));
-    vn_parallel(r->count, 1 << 15, is_plain(&f) ? plain_range : finish_range, &f);
+    f->out_format = named != VN_FMT_NONE && type != VN_FMT_NONE && vn_format_info(named)->p < vn_format_info(type)->p ? named : type;
+    f->again = f->out_format != type;
+    f->acc = vn_format_info(e->contract->accumulator);
+    f->out = vn_format_info(f->out_format);
+    if (!f->acc || !f->out) return vn_eval_fail(e, VN_ERR_INTERNAL, "output %d of type %s has value planes", k, vn_dtype_name(r->dtype));
+    f->narrower = f->acc->p > f->out->p || f->acc->emin < f->out->emin;
+    f->plain = (r->bound_final || (!f->narrower && !r->demand_equal)) && !f->c->ftz && !f->c->daz;
+    f->threshold = f->out->max + vn_ulp(f->out_format, f->out->max) / 2;
     vn_tensor_free(r->tensor);
     r->tensor = NULL;
     VN_TRY(vn_tensor_new_raw(r->dtype, r->rank, r->dims, &r->tensor, e->err));
-    if (f.out_format != type) {
-        double *tmp = vn_alloc((size_t)(r->count ? r->count : 1), sizeof *tmp);
-        if (!tmp) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-        memcpy(tmp, r->value, (size_t)r->count * sizeof *tmp);
-        vn_round_array(f.out_format, VN_RNE, tmp, r->count);
-        vn_tensor_from_f64(r->tensor, tmp, VN_RNE, false);
-        vn_free(tmp);
-    } else {
-        vn_tensor_from_f64(r->tensor, r->value, VN_RNE, false);
-    }
+    if (f->ask && !(f->marks = vn_alloc((size_t)(r->count / VN_OPEN_PIECE) + 1, 1))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    f->begun = true;
     return VN_OK;
+}
+
+/* *open: elements are left whose rounding the value does not decide. */
+static vn_status_t finish(vn_eval_t *e, int k, finish_t *f, bool *open) {
+    vn_ref_t *r = &e->out[k];
+    *open = false;
+    if (!r->value) return VN_OK;
+    if (!f->begun) {
+        VN_TRY(begin(e, k, f));
+        vn_parallel(r->count, 1 << 15, finish_pieces, f);
+    } else if (f->done != r->count) {
+        return vn_eval_fail(e, VN_ERR_INTERNAL, "output %d: %lld of %lld elements are finished", k, (long long)f->done,
+                            (long long)r->count);
+    }
+    *open = f->open != 0;
+    return f->failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags") : VN_OK;
+}
+
+vn_status_t vn_out_begin(vn_eval_t *e, int k) {
+    if (!e->finish || e->refine || e->finish[k].r != &e->out[k]) return VN_OK; /* a row that another calls has outputs of its own */
+    return begin(e, k, &e->finish[k]);
+}
+
+void vn_out_done(vn_eval_t *e, int k, int64_t first, int64_t n) {
+    if (!e->finish || e->refine || e->finish[k].r != &e->out[k]) return;
+    finish_pieces(&e->finish[k], first, first + n);
+    __atomic_fetch_add(&e->finish[k].done, n, __ATOMIC_RELAXED);
 }
 
 /* ---- pure movement under uncertainty: the same row moves the planes ---- */
@@ -251,11 +311,16 @@ vn_status_t vn_frame_void(vn_eval_t *e) {
     return VN_OK;
 }
 
-/* Inside a region of tier `fast` every second tier is allowed: the operators after it must see its room. */
+/* Inside a region of tier `fast` every second tier is allowed: the operators after it must see its room. What it adds is the error of an
+ * approximation, the same at every call, and may be as large as it says: its square is the mean square that counts (claim REGION-4). */
 static void take_wide(vn_ref_t *r) {
     if (!r->bound || !r->wide) return;
-    for (int64_t i = 0; i < r->count; ++i)
-        if (r->wide[i] > r->bound[i]) r->bound[i] = r->wide[i];
+    for (int64_t i = 0; i < r->count; ++i) {
+        const double more = r->wide[i] - r->bound[i];
+        if (!(more > 0)) continue;
+        r->bound[i] = r->wide[i];
+        if (r->var) r->var[i] += more * more;
+    }
 }
 
 /* Pointwise results of a region remember the sum that they come from: what is added to it later may enter it first. */
@@ -298,6 +363,11 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
                             node->op, (long long)version);
     }
     vn_status_t s = vn_operands_check(&e);
+    finish_t *finishers = vn_alloc((size_t)(node->n_outputs ? node->n_outputs : 1), sizeof *finishers);
+    if (!finishers) s = vn_eval_fail(&e, VN_ERR_NOMEM, "no memory");
+    for (int k = 0; finishers && k < node->n_outputs; ++k) finishers[k].row = row, finishers[k].r = &out[k];
+    /* Where an operand is uncertain or without a statement, and in a region, planes may still change after eval. */
+    e.finish = run->region || uncertain(&e) || undecided(&e) || unknown(&e) ? NULL : finishers;
     if (s == VN_OK) s = row->eval(&e);
     if (s == VN_OK && uncertain(&e) && row->cls != VN_CLASS_CONTROL) {
         if (row->flags & VN_OP_MAPS) s = move_planes(&e, row);
@@ -311,14 +381,17 @@ vn_status_t vn_frame_node(vn_oracle_run_t *run, const vn_graph_t *graph, const v
     const bool open_operands = uncertain(&e);
     if (s == VN_OK && run->region && row->cls <= VN_CLASS_ELEMENTARY) sums_behind(&e);
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k) {
-        s = finish(&e, k);
+        bool open;
+        s = finish(&e, k, &finishers[k], &open);
         if (run->region && contract.tier == VN_TIER_FAST) take_wide(&out[k]);
-        if (s == VN_OK) s = vn_escalate(&e, row, k);
+        if (s == VN_OK && open) s = vn_escalate(&e, row, k, finishers[k].marks);
         if (open_operands) out[k].demand_equal = false; /* one rounding of an uncertain operand is no longer one value */
     }
     for (int k = 0; k < node->n_outputs && s == VN_OK; ++k)
         if (*node->outputs[k] && !out[k].tensor && !out[k].nested)
             s = vn_eval_fail(&e, VN_ERR_UNSUPPORTED, "output %d (%s) is not evaluated", k, node->outputs[k]);
+    for (int k = 0; finishers && k < node->n_outputs; ++k) vn_free(finishers[k].marks);
+    vn_free(finishers);
     if (s != VN_OK)
         for (int k = 0; k < node->n_outputs; ++k) vn_ref_free(&out[k]);
     return s;

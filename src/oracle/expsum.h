@@ -20,12 +20,13 @@ typedef struct vn_exp_row {
     double max;      /* of the row; NaN if any term is NaN */
     vn_sum2_t total; /* sum of exp(x - max), >= 1 for a regular row */
     double spread;   /* D of the sheet: relative error of the computed denominator; +Inf: void */
-    double rescales; /* of an online evaluation */
+    double rescales; /* of an online evaluation, */
+    bool counted;    /* once it is known: vn_exp_wrong may be asked twice about a row */
     double shift;    /* largest operand uncertainty */
     bool regular;    /* max is finite */
 } vn_exp_row_t;
 
-/** x <- exp(x) for x <= 0 (-inf gives 0), relative error at most 2^-51 for results above 2^-1022. */
+/** x <- exp(x), relative error at most 2^-52 for results above 2^-1022 (claim VMATH-1). */
 void vn_exp_array(double *x, int64_t n);
 
 /**

@@ -14,8 +14,11 @@
  */
 #include "oracle/norm.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
+
+#include "oracle/elementwise.h"
 
 vn_norm_rule_t vn_norm_rule(const vn_eval_t *e, double epsilon, bool mean) {
     vn_norm_rule_t r = {
@@ -37,6 +40,13 @@ static double root_factor(const vn_norm_rule_t *rule, double rho) {
     const double u = rule->a->u;
     if (!(rho < 1)) return INFINITY;
     return 1 / sqrt(1 - rho) * fmax((1 + u) * (1 + u), 1 + 2 * rule->t_rsqrt * u) * (rule->outside ? 1 + u : 1) - 1;
+}
+
+VN_CLONES static void square_deviations(int64_t n, const double *restrict x, double mu, double mu_lo, double *restrict out) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double d = (x[k] - mu) - mu_lo;
+        out[k] = d * d;
+    }
 }
 
 vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const double *err, int64_t n, bool bound, bool variance,
@@ -96,7 +106,7 @@ vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const
     s.rel_one = root_factor(rule, s.d_var_one / under + e_round);
     /* Sums of squares beyond the accumulator, one square or deviation beyond the hidden format. */
     double big = 0;
-    for (int64_t k = 0; k < n; ++k) big = fmax(big, fabs(x[k] - s.mu) + (err ? err[k] : 0));
+    for (int64_t k = 0; rule->mid && k < n; ++k) big = fmax(big, fabs(x[k] - s.mu) + (err ? err[k] : 0));
     s.overflow = (1 + count * u) * count * V >= rule->a->max ||
                  (rule->mid && (big * big * (1 + rule->mid->u) >= rule->mid->max || count * V >= rule->mid->max)) ||
                  (rule->mean && (1 + count * u) * M * count >= rule->a->max);
@@ -105,50 +115,118 @@ vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const
         s.var_mu = vn_sum_variance(rule->acc, x, n, s.mu * count) / (count * count) + vn_node_variance(rule->acc, s.mu);
         if (rule->mid) s.var_mu += 0.18 * rule->mid->u * rule->mid->u * s.mu * s.mu;
     }
-    double fourth = 0;
-    for (int64_t k = 0; k < n; ++k) {
-        const double d = (x[k] - s.mu) - s.mu_lo;
-        work[k] = d * d;
-        fourth += work[k] * work[k];
-    }
+    square_deviations(n, x, s.mu, s.mu_lo, work);
+    const double fourth = vn_sum2_squares(work, n, 0, 0).hi;
     const double u2 = rule->mid ? rule->mid->u * rule->mid->u : u * u;
     s.var_var = (vn_sum_variance(rule->acc, work, n, s.var * count) + 0.18 * u2 * fourth) / (count * count);
     if (rule->mid) s.var_var += 0.18 * u2 * s.var * s.var;
     return s;
 }
 
-vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t *s, double x, double err, double gamma, double beta,
-                              bool bound, bool variance) {
-    vn_norm_out_t o = {0};
-    const double d = (x - s->mu) - s->mu_lo, part = gamma * (d * s->r);
-    o.y = part + beta;
-    if (!bound || !isfinite(o.y)) return o;
-    const double u = rule->a->u, eta = rule->ftz ? 2 * rule->a->tau : rule->a->eta, a = fabs(gamma), w = err + s->shift, size = fabs(d);
-    double extra = 0;
-    if (rule->mid) extra = rule->mid->u * (2 * a * size * s->r + fabs(o.y)) * (1 + 4 * rule->mid->u) + rule->mid->eta * (1 + a);
-    if (rule->outside) extra += a * size * s->r * s->r * rule->epsilon; /* the text without the body's epsilon */
-    const double sub = rule->mean ? s->d_mu * (1 + u) + u * (size + w) : 0, dd = sub + w;
-    const double store = u * fabs(o.y) + eta * (2 + a) + extra;
-    o.bound = a * s->r * ((size + dd) * (1 + s->rel) * (1 + u) * (1 + u) - size) * (1 + u) + store;
-    o.wide = a * s->r * ((size + dd) * (1 + s->rel_one) * (1 + u) * (1 + u) - size) * (1 + u) + store;
-    if (rule->mean)
-        o.wide +=
-            u * a * s->r * (1 + s->rel_one) * (1 + u) * (1 + u) * (1 + u) * (fabs(x) + 2 * fabs(s->mu) + 3 * s->d_mu) + u * fabs(beta);
-    if (rule->u_store > 0) o.wide += rule->u_store * (2 * fabs(part) + fabs(o.y)) * (1 + 2 * rule->u_store);
-    if (s->overflow) { /* the deviation may come out infinite: y = beta */
-        o.bound = fmax(o.bound, fabs(part) + store);
-        o.wide = fmax(o.wide, fabs(part) + store);
+/* ---- elements of a row: what NORM-1 to NORM-3 say, with everything that is the same for the row taken out of the loop ---- */
+
+typedef struct element {
+    double mu, mu_lo, r, shift, u;
+    double slope, slope_one; /* (1 + R)(1 + u)^2 - 1 of both tiers */
+    double d_mu, u_mean;     /* error of the mean and roundoff of the difference; 0 without mean */
+    double eta, mid, mid_eta, outside;
+    double folded, far, u_beta; /* second tier: u r (1 + R)(1 + u)^3, 2 |mu| + 3 D_mu */
+    double cast;                /* u_T (1 + 2 u_T) */
+    double v_mu, v_rel, v_mid;  /* variances: of the mean, relative of the root and products, of the hidden format */
+    vn_spacing_t spacing, spacing_d;
+} element_t;
+
+static element_t element_of(const vn_norm_rule_t *rule, const vn_norm_stats_t *s) {
+    const double u = rule->a->u, under = rule->outside ? s->var : s->var + rule->epsilon, two = 2 * u + u * u, up = 1 + 0x1p-50;
+    element_t c = {
+        .mu = s->mu, .mu_lo = s->mu_lo, .r = s->r, .shift = s->shift, .u = u, .eta = rule->ftz ? 2 * rule->a->tau : rule->a->eta};
+    c.slope = (s->rel + (1 + s->rel) * two) * up;
+    c.slope_one = (s->rel_one + (1 + s->rel_one) * two) * up;
+    if (rule->mean) {
+        c.d_mu = s->d_mu * (1 + u);
+        c.u_mean = u;
+        c.folded = u * s->r * (1 + s->rel_one) * (1 + u) * (1 + u) * (1 + u);
+        c.far = 2 * fabs(s->mu) + 3 * s->d_mu;
+        c.u_beta = u;
     }
-    if (isnan(o.bound)) o.bound = INFINITY;
-    if (isnan(o.wide)) o.wide = INFINITY;
-    if (variance) {
-        const double under = rule->outside ? s->var : s->var + rule->epsilon, ar = a * s->r;
-        o.var = ar * ar * (s->var_mu + (rule->mean ? vn_node_variance(rule->acc, d) : 0)) +
-                part * part * ((under > 0 ? s->var_var / (4 * under * under) : 0) + 0.18 * u * u * 2.25) + vn_node_variance(rule->acc, o.y);
-        if (rule->mid) o.var += 0.36 * rule->mid->u * rule->mid->u * (part * part + o.y * o.y);
-        if (!isfinite(o.var)) o.var = 0;
+    if (rule->mid) c.mid = rule->mid->u * (1 + 4 * rule->mid->u), c.mid_eta = rule->mid->eta;
+    if (rule->outside) c.outside = s->r * s->r * rule->epsilon; /* the text without the body's epsilon */
+    c.cast = rule->u_store * (1 + 2 * rule->u_store);
+    c.v_mu = s->var_mu;
+    c.v_rel = (under > 0 ? s->var_var / (4 * under * under) : 0) + 0.18 * u * u * 2.25;
+    c.v_mid = rule->mid ? 0.36 * rule->mid->u * rule->mid->u : 0;
+    c.spacing = vn_spacing(rule->acc);
+    if (rule->mean) c.spacing_d = c.spacing;
+    return c;
+}
+
+VN_CLONES static void values(const element_t *c, int64_t n, const double *restrict x, const double *restrict gamma,
+                             const double *restrict beta, double *restrict y) {
+    for (int64_t k = 0; k < n; ++k) y[k] = gamma[k] * (((x[k] - c->mu) - c->mu_lo) * c->r) + beta[k];
+}
+
+typedef struct tiers {
+    double bound, wide;
+} tiers_t;
+
+static inline __attribute__((always_inline)) tiers_t tiers_at(const element_t *c, double x, double err, double gamma, double beta,
+                                                              double y) {
+    const double a = fabs(gamma), size = fabs((x - c->mu) - c->mu_lo), w = err + c->shift, ar = a * c->r;
+    const double dd = (c->d_mu + c->u_mean * (size + w)) + w;
+    const double store =
+        c->u * fabs(y) + c->eta * (2 + a) + (c->mid * (2 * ar * size + fabs(y)) + c->mid_eta * (1 + a)) + a * size * c->outside;
+    const double b = ar * (size * c->slope + dd * (1 + c->slope)) * (1 + c->u) + store;
+    const double one = ar * (size * c->slope_one + dd * (1 + c->slope_one)) * (1 + c->u) + store;
+    const double wide = one + (c->folded * a * (fabs(x) + c->far) + c->u_beta * fabs(beta)) + c->cast * (2 * ar * size + fabs(y));
+    const bool known = fabs(y) <= DBL_MAX;
+    tiers_t t;
+    t.bound = known ? (b != b ? INFINITY : b) : 0.0;
+    t.wide = known ? (wide >= b ? wide : wide < b ? t.bound : INFINITY) : 0.0;
+    return t;
+}
+
+VN_CLONES static void bounds_exact(const element_t *c, int64_t n, const double *restrict x, const double *restrict gamma,
+                                   const double *restrict beta, const double *restrict y, double *restrict b) {
+    for (int64_t k = 0; k < n; ++k) b[k] = tiers_at(c, x[k], 0, gamma[k], beta[k], y[k]).bound;
+}
+
+VN_CLONES static void tiers_exact(const element_t *c, int64_t n, const double *restrict x, const double *restrict gamma,
+                                  const double *restrict beta, const double *restrict y, double *restrict b, double *restrict w) {
+    for (int64_t k = 0; k < n; ++k) {
+        const tiers_t t = tiers_at(c, x[k], 0, gamma[k], beta[k], y[k]);
+        b[k] = t.bound;
+        w[k] = t.wide;
     }
-    return o;
+}
+
+static void tiers_open(const element_t *c, int64_t n, const double *x, const double *err, const double *gamma, const double *beta,
+                       const double *y, double *b, double *w) {
+    for (int64_t k = 0; k < n; ++k) {
+        const tiers_t t = tiers_at(c, x[k], err[k], gamma[k], beta[k], y[k]);
+        b[k] = t.bound;
+        if (w) w[k] = t.wide;
+    }
+}
+
+VN_CLONES static void variances(const element_t *c, int64_t n, const double *restrict x, const double *restrict gamma,
+                                const double *restrict y, double *restrict v) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double d = (x[k] - c->mu) - c->mu_lo, g = gamma[k] * c->r, part = g * d;
+        const double at_d = c->spacing_d.step > 0 ? vn_spacing_at(c->spacing_d, d) : 0.0, at_y = vn_spacing_at(c->spacing, y[k]);
+        const double s =
+            g * g * (c->v_mu + at_d * at_d / 12) + part * part * c->v_rel + at_y * at_y / 12 + c->v_mid * (part * part + y[k] * y[k]);
+        v[k] = fabs(y[k]) <= DBL_MAX && s <= DBL_MAX ? s : 0.0;
+    }
+}
+
+/* An allowed intermediate may overflow: the deviation may come out infinite, and y = beta. */
+static void reach_beta(const element_t *c, int64_t n, const double *gamma, const double *beta, const double *y, double *b, double *w) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double part = fabs(y[k] - beta[k]) * (1 + 0x1p-50), store = c->u * fabs(y[k]) + c->eta * (2 + fabs(gamma[k]));
+        if (!isfinite(y[k])) continue;
+        b[k] = fmax(b[k], part + store + c->mid * (2 * part + fabs(y[k])) + c->mid_eta * (1 + fabs(gamma[k])));
+        if (w) w[k] = fmax(w[k], b[k]);
+    }
 }
 
 /* ---- rows ---- */
@@ -159,6 +237,7 @@ typedef struct run {
     const vn_norm_job_t *job;
     vn_ref_t *out, *mean, *inv;
     bool bound, variance, f64;
+    uint8_t *over; /* per row: an allowed intermediate may overflow */
 } run_t;
 
 static void put(vn_ref_t *r, int64_t i, double y, double b, double w, double v, bool overflow) {
@@ -170,46 +249,73 @@ static void put(vn_ref_t *r, int64_t i, double y, double b, double w, double v, 
     if (r->flags && overflow) r->flags[i] = VN_EL_INF_OK | VN_EL_NAN_OK | VN_EL_ZERO_OK;
 }
 
+/* Scale and bias of a row as n numbers each: the operand's own memory where it has them so, else written to work. */
+static void affine_row(const vn_norm_job_t *j, const vn_row_t *row, double *work, const double **gamma, const double **beta) {
+    const int64_t n = row->n, groups = j->groups > 0 ? j->groups : 1, inner = j->inner > 0 ? j->inner : 1;
+    const double *from[2] = {j->gamma, j->beta};
+    const double **to[2] = {gamma, beta};
+    for (int i = 0; i < 2; ++i) {
+        *to[i] = from[i] == NULL ? NULL : j->layout == VN_NORM_ELEMENT ? from[i] : j->layout == VN_NORM_PLANE ? row->in[3 + i] : NULL;
+        if (*to[i]) continue;
+        double *p = work + i * n;
+        const bool channel = from[i] && j->layout == VN_NORM_CHANNEL;
+        const int64_t first = row->index % groups * j->channels;
+        for (int64_t k = 0; k < n; ++k) p[k] = channel ? from[i][first + k / inner] : i ? 0 : 1;
+        *to[i] = p;
+    }
+}
+
+static void row_statistics(const run_t *run, const vn_row_t *row, const vn_norm_stats_t *s, double mean_var) {
+    const vn_norm_rule_t *rule = &run->job->rule;
+    const double u = rule->a->u, under = rule->outside ? s->var : s->var + rule->epsilon;
+    put(run->mean, row->index, s->mu, s->d_mu + s->shift, s->d_mu + s->shift, s->var_mu + mean_var, s->overflow);
+    const double r_var = s->r * s->r * (s->var_var / (4 * under * under) + 0.18 * u * u * 2.25);
+    if (run->mean && run->mean->own) run->mean->own[row->index] = isfinite(s->mu) ? 0x1p-52 * fabs(s->mu) + 0x1p-100 * s->size : 0;
+    put(run->inv, row->index, s->finite ? s->r : NAN, s->r * s->rel, s->r * s->rel_one, r_var, s->overflow);
+}
+
+static void row_own(const run_t *run, const vn_row_t *row, const vn_norm_stats_t *s, const double *gamma, const double *beta) {
+    const double *x = row->in[0], *y = row->out[0], u = run->job->rule.a->u, scale = u > 0 ? 0x1p-53 / u : 0;
+    double *own = row->out[4], big = 0;
+    for (int64_t k = 0; k < row->n; ++k) own[k] = 0;
+    for (int64_t k = 0; run->f64 && k < row->n; ++k)
+        own[k] = (isfinite(row->out[1][k]) ? row->out[1][k] * scale : 0) + 0x1p-51 * fabs(y[k]);
+    if (!run->job->summed) return;
+    for (int64_t k = 0; k < row->n; ++k) big = fmax(big, fabs(x[k]));
+    for (int64_t k = 0; k < row->n; ++k) { /* each x is off by 2^-52 of itself: directly, through the mean, through the variance */
+        const double moved = fabs(gamma[k]) * s->r * (fabs(x[k]) + s->size + 2 * fabs((x[k] - s->mu) * s->r) * big);
+        own[k] += 0x1p-48 * fabs(y[k]) + 0x1p-49 * fabs(beta[k]) + 0x1p-51 * moved;
+    }
+}
+
 static void on_row(void *ctx, const vn_row_t *row) {
     const run_t *run = ctx;
     const vn_norm_job_t *j = run->job;
-    const vn_norm_rule_t *rule = &j->rule;
-    const double *x = row->in[0], *err = row->in[1], *x_var = row->in[2], u = rule->a->u;
-    const int64_t n = row->n, i = row->index;
-    vn_norm_stats_t s = vn_norm_stats(rule, x, err, n, run->bound, run->variance, row->work);
-    const double scale = u > 0 ? 0x1p-53 / u : 0;
-    double mean_var = 0, big = 0;
-    for (int64_t k = 0; j->summed && k < n; ++k) big = fmax(big, fabs(x[k]));
+    const double *x = row->in[0], *err = row->in[1], *x_var = row->in[2], *gamma, *beta;
+    double *y = row->out[0], *b = row->out[1], *w = row->out[2], *var = row->out[3], mean_var = 0;
+    const int64_t n = row->n;
+    const vn_norm_stats_t s = vn_norm_stats(&j->rule, x, err, n, run->bound, run->variance, row->work);
     for (int64_t k = 0; x_var && k < n; ++k) mean_var += x_var[k] / ((double)n * (double)n);
-    put(run->mean, i, s.mu, s.d_mu + s.shift, s.d_mu + s.shift, s.var_mu + mean_var, s.overflow);
-    const double under = rule->outside ? s.var : s.var + rule->epsilon;
-    const double r_var = s.r * s.r * (s.var_var / (4 * under * under) + 0.18 * u * u * 2.25);
-    if (run->mean && run->mean->own) run->mean->own[i] = isfinite(s.mu) ? 0x1p-52 * fabs(s.mu) + 0x1p-100 * s.size : 0;
-    put(run->inv, i, s.finite ? s.r : NAN, s.r * s.rel, s.r * s.rel_one, r_var, s.overflow);
-    for (int64_t k = 0; k < n; ++k) {
-        double g = 1, b = 0;
-        if (j->layout == VN_NORM_ELEMENT || j->layout == VN_NORM_CHANNEL) {
-            const int64_t at = j->layout == VN_NORM_ELEMENT ? k : i % j->groups * j->channels + k / j->inner;
-            g = j->gamma ? j->gamma[at] : 1;
-            b = j->beta ? j->beta[at] : 0;
-        } else if (j->layout == VN_NORM_PLANE) {
-            g = row->in[3] ? row->in[3][k] : 1;
-            b = row->in[4] ? row->in[4][k] : 0;
-        }
-        vn_norm_out_t o = {.y = NAN};
-        if (s.finite) o = vn_norm_element(rule, &s, x[k], err ? err[k] : 0, g, b, run->bound, run->variance);
-        if (x_var) o.var += g * s.r * (g * s.r) * (x_var[k] + mean_var);
-        row->out[0][k] = o.y;
-        if (row->out[1]) row->out[1][k] = o.bound;
-        if (row->out[2]) row->out[2][k] = fmax(o.wide, o.bound);
-        if (row->out[3]) row->out[3][k] = o.var;
-        if (row->out[4] && run->f64) row->out[4][k] = (isfinite(o.bound) ? o.bound * scale : 0) + 0x1p-51 * fabs(o.y);
-        if (row->out[4] && j->summed) { /* each x is off by 2^-52 of itself: directly, through the mean, through the variance */
-            const double moved = fabs(g) * s.r * (fabs(x[k]) + s.size + 2 * fabs((x[k] - s.mu) * s.r) * big);
-            row->out[4][k] += 0x1p-48 * fabs(o.y) + 0x1p-49 * fabs(b) + 0x1p-51 * moved;
-        }
-        if (row->out[5]) row->out[5][k] = s.overflow;
+    row_statistics(run, row, &s, mean_var);
+    affine_row(j, row, row->work, &gamma, &beta);
+    if (run->over) run->over[row->index] = s.overflow;
+    if (!s.finite) {
+        for (int64_t k = 0; k < n; ++k) y[k] = NAN;
+        for (int p = 1; p <= 4; ++p)
+            if (row->out[p]) memset(row->out[p], 0, (size_t)n * sizeof *y);
+        return;
     }
+    const element_t c = element_of(&j->rule, &s);
+    values(&c, n, x, gamma, beta, y);
+    if (b) {
+        if (err) tiers_open(&c, n, x, err, gamma, beta, y, b, w);
+        else if (w) tiers_exact(&c, n, x, gamma, beta, y, b, w);
+        else bounds_exact(&c, n, x, gamma, beta, y, b);
+        if (s.overflow) reach_beta(&c, n, gamma, beta, y, b, w);
+    }
+    if (var) variances(&c, n, x, gamma, y, var);
+    for (int64_t k = 0; var && x_var && k < n; ++k) var[k] += gamma[k] * s.r * (gamma[k] * s.r) * (x_var[k] + mean_var);
+    if (row->out[4]) row_own(run, row, &s, gamma, beta);
 }
 
 static double largest(const double *p, int64_t n) {
@@ -227,9 +333,28 @@ static vn_status_t stat_output(vn_eval_t *e, const vn_norm_job_t *j, int k, bool
     return second ? vn_out_wide(e, k, "one-pass-variance") : VN_OK;
 }
 
+/* Every element of a row that may overflow: infinities, NaN and zero are explainable. */
+static vn_status_t flag_rows(vn_eval_t *e, const vn_norm_job_t *j, const uint8_t *over) {
+    bool any = false;
+    for (int64_t i = 0; i < j->rows.rows; ++i) any |= over[i] != 0;
+    if (!any) return VN_OK;
+    VN_TRY(vn_out_flags(e, j->k_out));
+    vn_ref_t *r = &e->out[j->k_out];
+    double *marks = vn_alloc((size_t)(r->count ? r->count : 1), sizeof *marks), *row = vn_plane_raw(j->rows.n);
+    for (int64_t k = 0; row && k < j->rows.n; ++k) row[k] = 1;
+    for (int64_t i = 0; marks && row && i < j->rows.rows; ++i)
+        if (over[i]) vn_rows_write(&j->rows, marks, i, 1, row);
+    for (int64_t i = 0; marks && row && i < r->count; ++i)
+        if (marks[i] != 0) r->flags[i] = VN_EL_INF_OK | VN_EL_NAN_OK | VN_EL_ZERO_OK;
+    const bool good = marks && row;
+    vn_free(marks);
+    vn_free(row);
+    return good ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");
+}
+
 vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *j, vn_dtype_t type, int rank, const int64_t *dims) {
     const bool bound = e->want >= VN_WANT_BOUND, second = bound && e->contract->tier != VN_TIER_IEEE;
-    VN_TRY(vn_out_float(e, j->k_out, type, rank, dims));
+    VN_TRY(vn_out_float_raw(e, j->k_out, type, rank, dims));
     if (e->refine) return vn_norm_refine(e, j);
     vn_ref_t *r = &e->out[j->k_out];
     r->terms = j->rows.n;
@@ -238,9 +363,9 @@ vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *j, vn_dtype_t type, int ran
     r->own_abs = 0x1p-49 * largest(j->beta, j->layout == VN_NORM_PLANE     ? r->count
                                             : j->layout == VN_NORM_CHANNEL ? j->groups * j->channels
                                                                            : j->rows.n);
-    if (second && (j->rule.mean || j->rule.u_store > 0)) VN_TRY(vn_out_wide(e, j->k_out, j->note));
+    if (second && (j->rule.mean || j->rule.u_store > 0)) VN_TRY(vn_out_wide_raw(e, j->k_out, j->note));
     const bool f64 = bound && j->rule.a->p == 53;
-    if (f64 || j->summed) VN_TRY(vn_out_own(e, j->k_out));
+    if (f64 || j->summed) VN_TRY(vn_out_own_raw(e, j->k_out));
     const bool mean = vn_out_named(e, j->k_mean), inv = vn_out_named(e, j->k_inv);
     if (mean) VN_TRY(stat_output(e, j, j->k_mean, false));
     if (inv) VN_TRY(stat_output(e, j, j->k_inv, second && j->rule.mean));
@@ -251,22 +376,19 @@ vn_status_t vn_norm_run(vn_eval_t *e, vn_norm_job_t *j, vn_dtype_t type, int ran
                  .bound = bound,
                  .variance = e->want >= VN_WANT_VARIANCE,
                  .f64 = f64};
-    double *over = bound ? vn_alloc((size_t)(r->count ? r->count : 1), sizeof *over) : NULL;
-    if (bound && !over) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    if (bound && !(run.over = vn_alloc((size_t)j->rows.rows + 1, 1))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     const bool plane = j->layout == VN_NORM_PLANE;
     vn_row_job_t job = {.shape = &j->rows,
+                        .source = j->x ? NULL : j->source,
                         .in = {j->x, j->err, j->x_var, plane ? j->gamma : NULL, plane ? j->beta : NULL},
-                        .out = {r->value, r->bound, r->wide, r->var, r->own, over},
-                        .work = run.variance,
+                        .out = {r->value, r->bound, r->wide, r->var, r->own},
+                        .work = 2,
                         .fn = on_row,
                         .ctx = &run};
-    vn_status_t st = vn_rows_run(e, &job);
-    bool any = false;
-    for (int64_t i = 0; over && i < r->count && !any; ++i) any = over[i] != 0;
-    if (st == VN_OK && any) st = vn_out_flags(e, j->k_out);
-    for (int64_t i = 0; st == VN_OK && any && i < r->count; ++i)
-        if (over[i] != 0) r->flags[i] = VN_EL_INF_OK | VN_EL_NAN_OK | VN_EL_ZERO_OK;
-    vn_free(over);
+    vn_status_t st = vn_rows_report(e, j->k_out, &job);
+    if (st == VN_OK) st = vn_rows_run(e, &job);
+    if (st == VN_OK && run.over) st = flag_rows(e, j, run.over);
+    vn_free(run.over);
     if (mean) vn_flags_settle(e, j->k_mean);
     if (inv) vn_flags_settle(e, j->k_inv);
     return st;

@@ -34,13 +34,6 @@ typedef struct vn_norm_stats {
 vn_norm_stats_t vn_norm_stats(const vn_norm_rule_t *rule, const double *x, const double *err, int64_t n, bool bound, bool variance,
                               double *work);
 
-/** One element: planes may be NULL. gamma, beta: exact. */
-typedef struct vn_norm_out {
-    double y, bound, wide, var;
-} vn_norm_out_t;
-vn_norm_out_t vn_norm_element(const vn_norm_rule_t *rule, const vn_norm_stats_t *s, double x, double err, double gamma, double beta,
-                              bool bound, bool variance);
-
 /** Where scale and bias of element k of row r come from. */
 typedef enum vn_norm_layout { VN_NORM_NONE, VN_NORM_ELEMENT, VN_NORM_CHANNEL, VN_NORM_PLANE } vn_norm_layout_t;
 
@@ -49,6 +42,7 @@ typedef struct vn_norm_job {
     vn_norm_rule_t rule;
     vn_rows_t rows;
     const double *x, *err, *x_var;
+    const vn_tensor_t *source;  /* where x is NULL: the operand itself (vn_rows_operand) */
     const double *x_lo;         /* what x leaves behind, where single elements are asked for in more digits; NULL: nothing */
     bool summed;                /* x is itself a sum, rounded in f64 */
     const double *gamma, *beta; /* NULL: 1, 0 */

@@ -76,7 +76,8 @@ vn_status_t vn_infer_broadcast_bool(vn_eval_t *e) { return infer_broadcast_as(e,
 #define ROW(name, since, cls, claim, eval, infer, param) \
     { "", name, since, 0, cls, FLAGS(cls), claim, eval, infer, param }
 #define EXACT_FN(name, since, id) ROW(name, since, VN_CLASS_ROUNDED, "ELEM-1", vn_eval_unary, vn_infer_same, id)
-#define FUNCTION(name, since, id) ROW(name, since, VN_CLASS_ELEMENTARY, "ELEM-2", vn_eval_unary, vn_infer_same, id)
+#define FUNCTION(name, since, id) \
+    { "", name, since, 0, VN_CLASS_ELEMENTARY, P | VN_OP_REFINES | VN_OP_LEAN, "ELEM-2", vn_eval_unary, vn_infer_same, id }
 #define ACTIVATION(name, since, cls, claim, id) ROW(name, since, cls, claim, vn_eval_activation, vn_infer_same, id)
 #define PAIR(name, since, op) ROW(name, since, VN_CLASS_ROUNDED, "ELEM-1", vn_eval_binary, vn_infer_broadcast, op)
 #define MS(name, id, infer) \
@@ -122,7 +123,7 @@ static const vn_op_t rows[] = {
     ACTIVATION("Celu", 12, VN_CLASS_ELEMENTARY, "ELEM-2", VN_F_CELU),
     ACTIVATION("Swish", 24, VN_CLASS_ELEMENTARY, "ELEM-2", VN_F_SWISH),
     ACTIVATION("HardSigmoid", 6, VN_CLASS_ELEMENTARY, "ELEM-3", VN_F_HARD_SIGMOID),
-    ROW("Gelu", 20, VN_CLASS_ELEMENTARY, "ELEM-2", vn_eval_gelu, vn_infer_same, VN_F_GELU),
+    {"", "Gelu", 20, 0, VN_CLASS_ELEMENTARY, P | VN_OP_REFINES | VN_OP_LEAN, "ELEM-2", vn_eval_gelu, vn_infer_same, VN_F_GELU},
     MS("Gelu", VN_F_GELU, vn_infer_same),
     MS("FastGelu", VN_F_GELU_TANH, vn_infer_same),
     MS("QuickGelu", VN_F_SWISH, vn_infer_same),

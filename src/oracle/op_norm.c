@@ -68,6 +68,15 @@ static vn_status_t infer_layer(vn_eval_t *e) {
     return VN_OK;
 }
 
+/* The operand as rows. */
+static vn_status_t operand(vn_eval_t *e, vn_norm_job_t *j) {
+    vn_row_job_t rows = {.shape = &j->rows};
+    VN_TRY(vn_rows_operand(e, 0, &rows));
+    j->x = rows.in[0];
+    j->source = rows.source;
+    return VN_OK;
+}
+
 static vn_status_t layer(vn_eval_t *e, bool mean) {
     VN_TRY(check_float(e));
     const vn_tensor_t *x = e->in[0].t;
@@ -79,8 +88,7 @@ static vn_status_t layer(vn_eval_t *e, bool mean) {
                        .stash = stash_of(e),
                        .note = mean ? "one-pass-variance" : "cast-before-scale"};
     VN_TRY(trailing(e, &j, &axis));
-    j.x = vn_arg_f64(e, 0);
-    if (!j.x) return VN_ERR_NOMEM;
+    VN_TRY(operand(e, &j));
     j.err = vn_arg_err(e, 0);
     j.x_var = e->in[0].var;
     double *owned[2] = {NULL, NULL};
@@ -178,10 +186,10 @@ static vn_status_t eval_mvn(vn_eval_t *e) {
 
 enum { P = VN_OP_PROPAGATES, PR = VN_OP_PROPAGATES | VN_OP_REFINES };
 static const vn_op_t rows[] = {
-    {"", "LayerNormalization", 17, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_layer, infer_layer, 0},
-    {"", "RMSNormalization", 23, 0, VN_CLASS_NORMALISATION, PR, "NORM-3", eval_rms, infer_layer, 0},
-    {"", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-3", eval_rms, infer_layer, 0},
-    {"com.microsoft", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR, "NORM-3", eval_rms, infer_layer, 0},
+    {"", "LayerNormalization", 17, 0, VN_CLASS_NORMALISATION, PR | VN_OP_LEAN, "NORM-1", eval_layer, infer_layer, 0},
+    {"", "RMSNormalization", 23, 0, VN_CLASS_NORMALISATION, PR | VN_OP_LEAN, "NORM-3", eval_rms, infer_layer, 0},
+    {"", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR | VN_OP_LEAN, "NORM-3", eval_rms, infer_layer, 0},
+    {"com.microsoft", "SimplifiedLayerNormalization", 1, 0, VN_CLASS_NORMALISATION, PR | VN_OP_LEAN, "NORM-3", eval_rms, infer_layer, 0},
     {"", "InstanceNormalization", 6, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_instance, infer_same, 0},
     {"", "GroupNormalization", 18, 20, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_group, infer_same, 0},
     {"", "GroupNormalization", 21, 0, VN_CLASS_NORMALISATION, PR, "NORM-1", eval_group, infer_same, 0},

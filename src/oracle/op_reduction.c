@@ -16,6 +16,7 @@
 #include "oracle/escalate.h"
 #include "oracle/expsum.h"
 #include "oracle/frame.h"
+#include "tensor/dense.h"
 
 typedef enum kind { SUM, MEAN, MAX, MIN, PROD, L1, L2, SQUARES, LOGSUM, LOGSUMEXP } kind_t;
 
@@ -33,7 +34,8 @@ typedef struct job {
     double u, eta, nodes_ftz;
     const vn_format_info_t *mid; /* NULL unless narrower than the accumulator */
     bool exact_squares;
-    int zero_signs; /* atomic: a row holds both zeros at its extreme */
+    const vn_tensor_t *source; /* rows too long to be worth a plane: in[0] of a row is NULL (sums and means only) */
+    int zero_signs;            /* atomic: a row holds both zeros at its extreme */
     vn_exp_model_t exps;
 } job_t;
 
@@ -61,10 +63,33 @@ static uint8_t overflow(const job_t *j, double size, bool both_signs) {
     return size >= most ? (uint8_t)(VN_EL_INF_OK | (both_signs ? VN_EL_NAN_OK : 0)) : 0;
 }
 
+/* Claim SUM-EXACT of a row and, for a mean, the smallest of its terms; block by block where there is no plane. */
+static bool exact_terms(const job_t *j, const vn_row_t *row, double abs, double *least) {
+    enum { BLOCK = 512 };
+    const vn_format_t acc = j->e->contract->accumulator;
+    const int64_t n = row->n;
+    if (row->in[0]) {
+        const bool exact = vn_sum_exact(row->in[0], n, abs, acc);
+        *least = exact ? min_abs(row->in[0], n) : 0;
+        return exact;
+    }
+    double block[BLOCK];
+    *least = INFINITY;
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t m = n - at < BLOCK ? n - at : BLOCK;
+        vn_tensor_take_f64(j->source, row->index * n + at, m, block);
+        if (!vn_sum_exact(block, m, abs, acc)) return false;
+        *least = fmin(*least, min_abs(block, m));
+    }
+    return true;
+}
+
 static void cell_sum(job_t *j, const vn_row_t *row, cell_t *c) {
     const int64_t n = row->n;
     const double count = (double)n;
-    const vn_sum2_t s = j->kind == L1 ? vn_sum2_abs(row->in[0], n) : vn_sum2(row->in[0], n);
+    const vn_sum2_t s = !row->in[0]     ? vn_sum2_of(j->source, row->index * n, n)
+                        : j->kind == L1 ? vn_sum2_abs(row->in[0], n)
+                                        : vn_sum2(row->in[0], n);
     const bool mean = j->kind == MEAN;
     const vn_sum2_t q = mean ? vn_sum2_over(s, count) : s;
     c->y = q.hi;
@@ -76,9 +101,9 @@ static void cell_sum(job_t *j, const vn_row_t *row, cell_t *c) {
     c->flags = overflow(j, (1 + count * j->u) * size, j->kind != L1);
     /* A mean is exact too when n is a power of two: scaling neither terms nor total rounds. */
     const bool power = (n & (n - 1)) == 0;
+    double least = 0;
     const bool exact = !err && !j->mid && (!mean || power) && !j->e->contract->ftz && !j->e->contract->daz &&
-                       vn_sum_exact(row->in[0], n, s.abs, j->e->contract->accumulator) &&
-                       (!mean || min_abs(row->in[0], n) >= count * j->acc->tau);
+                       exact_terms(j, row, s.abs, &least) && (!mean || least >= count * j->acc->tau);
     if (!exact) {
         if (mean) c->bound = vn_gamma(count + 1, j->u) * size / count + fmax(j->eta, count * j->eta / 2) + doubt / count;
         else c->bound = (count - 1) * j->u * size + doubt;
@@ -581,9 +606,9 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     const vn_tensor_t *x = e->in[0].t;
     if (!vn_dtype_is_float(x->dtype)) return eval_ints(e, kind, &p);
     VN_TRY(vn_out_float(e, 0, x->dtype, p.rank, p.dims));
-    const double *value = vn_arg_f64(e, 0);
-    if (!value) return VN_ERR_NOMEM;
     if (e->refine) {
+        const double *value = vn_arg_f64(e, 0);
+        if (!value) return VN_ERR_NOMEM;
         vn_refine_each(e, refine_cell, &(refine_t){.rows = &p.rows, .x = value, .kind = kind});
         return VN_OK;
     }
@@ -597,7 +622,11 @@ static vn_status_t eval_kind(vn_eval_t *e, kind_t kind) {
     if (e->want >= VN_WANT_BOUND && !extreme) VN_TRY(vn_out_flags(e, 0));
     if (!extreme) VN_TRY(vn_out_own(e, 0));
     j.out->terms = p.rows.n;
-    vn_row_job_t job = {.shape = &p.rows, .in = {value, vn_arg_err(e, 0), e->in[0].var}, .fn = on_row, .ctx = &j};
+    vn_row_job_t job = {.shape = &p.rows, .in = {NULL, vn_arg_err(e, 0), e->in[0].var}, .fn = on_row, .ctx = &j};
+    if ((kind == SUM || kind == MEAN) && p.rows.contiguous && p.rows.n >= 1 << 16 && e->want < VN_WANT_VARIANCE && !e->in[0].value &&
+        !f64 && vn_dtype_bits(x->dtype) % 8 == 0)
+        j.source = x;
+    else VN_TRY(vn_rows_operand(e, 0, &job));
     if (kind == L1 || kind == L2 || kind == SQUARES) job.work = e->want >= VN_WANT_BOUND;
     if (kind == LOGSUMEXP) job.work = 2;
     VN_TRY(vn_rows_run(e, &job));

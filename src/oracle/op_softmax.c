@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/elementwise.h"
 #include "oracle/escalate.h"
 #include "oracle/softmax.h"
 
@@ -39,24 +40,73 @@ static double log_f(const job_t *j, double spread, double log_l) {
     return el + 2 * j->log_t * j->u * (log_l + el);
 }
 
-/* Bounds of a row into `out`; variance only where s2 (per term) is given. */
+/* y [(1 + A)(1 + F) - 1] with (1 + F) = (1 + u)^2 / (1 - D), written without the cancellation; 1 or more says nothing. */
+VN_CLONES static void weight_bounds(int64_t n, const double *restrict y, const double *restrict wrong, double f, double add,
+                                    double *restrict out) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double b = y[k] * (wrong[k] + (1 + wrong[k]) * f) + add;
+        out[k] = b < 1 ? b : INFINITY;
+    }
+}
+
+/* (u (|d| + dx + shift) + part)(1 + u) + u |y|; slope 0 where the difference is not what rounds. */
+VN_CLONES static void log_bounds(int64_t n, const double *restrict x, double max, double slope, double part, double u,
+                                 const double *restrict y, double *restrict out) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double b = (slope * fabs(x[k] - max) + part) * (1 + u) + u * fabs(y[k]);
+        out[k] = y[k] == -INFINITY ? 0.0 : b;
+    }
+}
+
+/* The same for a second tier, which is never below the first. */
+VN_CLONES static void second_bounds(int64_t n, const double *restrict y, const double *restrict wrong, double f, double add,
+                                    const double *restrict first, double *restrict out) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double b = y[k] * (wrong[k] + (1 + wrong[k]) * f) + add;
+        const double c = b < 1 ? b : INFINITY;
+        out[k] = c > first[k] ? c : first[k];
+    }
+}
+
+VN_CLONES static void at_least(int64_t n, const double *restrict a, double *restrict b) {
+    for (int64_t k = 0; k < n; ++k) b[k] = b[k] > a[k] ? b[k] : a[k];
+}
+
+/* Bounds of a row into `out`. */
 static void bounds(const job_t *j, const vn_row_t *row, const vn_exp_row_t *r, const double *wrong, bool rounded_lse, double *out) {
-    const double *x = row->in[X], *err = row->in[ERR], u = j->u, log_l = log(r->total.hi);
+    const double *err = row->in[ERR], u = j->u, log_l = log(r->total.hi);
     if (!isfinite(r->spread)) {
         fill(out, row->n, INFINITY);
         return;
     }
-    const double f = log_f(j, r->spread, log_l), lse = fabs(r->max + log_l);
-    for (int64_t k = 0; k < row->n; ++k) {
-        const double y = row->out[Y][k];
-        if (j->kind == VN_SOFTMAX) {
-            const double b = y * ((1 + wrong[k]) * (1 + u) * (1 + u) / (1 - r->spread) - 1) + 2 * j->tau + j->model.eta_mid;
-            out[k] = b < 1 ? b : INFINITY;
-        } else {
-            const double d = fabs(x[k] - r->max), dx = err ? err[k] : 0,
-                         part = rounded_lse ? f * (1 + u) + u * lse : u * (d + dx + r->shift) + f;
-            out[k] = y == -INFINITY ? 0 : (part + dx + j->model.u_mid * log_l) * (1 + u) + u * fabs(y);
-        }
+    if (j->kind == VN_SOFTMAX) {
+        const double f = (2 * u + u * u + r->spread) / (1 - r->spread) * (1 + 0x1p-50);
+        const double add = 2 * j->tau + j->model.eta_mid;
+        if (out == row->out[WIDE]) second_bounds(row->n, row->out[Y], wrong, f, add, row->out[BOUND], out);
+        else weight_bounds(row->n, row->out[Y], wrong, f, add, out);
+        return;
+    }
+    const double f = log_f(j, r->spread, log_l), lse = fabs(r->max + log_l), slope = rounded_lse ? 0 : u;
+    const double part = (rounded_lse ? f * (1 + u) + u * lse : u * r->shift + f) + j->model.u_mid * log_l;
+    log_bounds(row->n, row->in[X], r->max, slope, part, u, row->out[Y], out);
+    for (int64_t k = 0; err && k < row->n; ++k)
+        if (row->out[Y][k] != -INFINITY) out[k] += (slope * err[k] + err[k]) * (1 + u);
+}
+
+/* p^2 max(s^2 (1 - 2p) + common, 0) + one rounding of y. */
+VN_CLONES static void share_variances(vn_spacing_t f, int64_t n, const double *restrict w, double inverse, const double *restrict s2,
+                                      double common, const double *restrict y, double *restrict out) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double p = w[k] * inverse, v = s2[k] * (1 - 2 * p) + common, ulp = vn_spacing_at(f, y[k]);
+        out[k] = p * p * (v > 0 ? v : 0.0) + ulp * ulp / 12;
+    }
+}
+
+VN_CLONES static void log_variances(vn_spacing_t f, int64_t n, const double *restrict x, double max, double common,
+                                    const double *restrict y, double *restrict out) {
+    for (int64_t k = 0; k < n; ++k) {
+        const double a = vn_spacing_at(f, x[k] - max), b = vn_spacing_at(f, y[k]), v = common + a * a / 12 + b * b / 12;
+        out[k] = fabs(y[k]) <= DBL_MAX ? v : 0.0;
     }
 }
 
@@ -64,16 +114,27 @@ static void variances(const job_t *j, const vn_row_t *row, const vn_exp_row_t *r
     const double common = vn_exp_variance(&j->model, row->n, row->in[X], w, r, s2), l = r->total.hi;
     double carried = 0; /* of the operands: sum p^2 var */
     for (int64_t k = 0; row->in[XVAR] && k < row->n; ++k) carried += w[k] / l * (w[k] / l) * row->in[XVAR][k];
-    const double log_ulp = vn_ulp(j->acc, log(l));
-    for (int64_t k = 0; k < row->n; ++k) {
-        const double p = w[k] / l, own = s2[k] + (row->in[XVAR] ? row->in[XVAR][k] : 0), y = row->out[Y][k];
-        if (j->kind == VN_SOFTMAX) row->out[VAR][k] = p * p * fmax(own * (1 - 2 * p) + common + carried, 0) + vn_node_variance(j->acc, y);
-        else
-            row->out[VAR][k] = isfinite(y)
-                                   ? common + carried + 0.12 * log_ulp * log_ulp + vn_node_variance(j->acc, row->in[X][k] - r->max) +
-                                         vn_node_variance(j->acc, y) + (row->in[XVAR] ? row->in[XVAR][k] * (1 - 2 * p) : 0)
-                                   : 0;
+    const double log_ulp = vn_ulp(j->acc, log(l)), inverse = 1 / l;
+    for (int64_t k = 0; row->in[XVAR] && k < row->n; ++k) s2[k] += row->in[XVAR][k];
+    if (j->kind == VN_SOFTMAX) {
+        share_variances(vn_spacing(j->acc), row->n, w, inverse, s2, common + carried, row->out[Y], row->out[VAR]);
+        return;
     }
+    log_variances(vn_spacing(j->acc), row->n, row->in[X], r->max, common + carried + 0.12 * log_ulp * log_ulp, row->out[Y], row->out[VAR]);
+    for (int64_t k = 0; row->in[XVAR] && k < row->n; ++k)
+        if (isfinite(row->out[Y][k])) row->out[VAR][k] += row->in[XVAR][k] * (1 - 2 * w[k] * inverse);
+}
+
+VN_CLONES static void scaled(int64_t n, const double *restrict w, double factor, double *restrict y) {
+    for (int64_t k = 0; k < n; ++k) y[k] = w[k] * factor;
+}
+
+VN_CLONES static void quotients(int64_t n, const double *restrict w, double by, double *restrict y) {
+    for (int64_t k = 0; k < n; ++k) y[k] = w[k] / by;
+}
+
+VN_CLONES static void differences(int64_t n, const double *restrict x, double max, double log_l, double *restrict y) {
+    for (int64_t k = 0; k < n; ++k) y[k] = (x[k] - max) - log_l;
 }
 
 static void on_row(void *ctx, const vn_row_t *row) {
@@ -85,11 +146,9 @@ static void on_row(void *ctx, const vn_row_t *row) {
         irregular(j, row, r.max);
         return;
     }
-    const double inverse = 1 / r.total.hi, log_l = log(r.total.hi);
     if (j->kind == VN_SOFTMAX)
-        for (int64_t k = 0; k < n; ++k) row->out[Y][k] = j->acc == VN_FMT_F64 ? w[k] / r.total.hi : w[k] * inverse;
-    else
-        for (int64_t k = 0; k < n; ++k) row->out[Y][k] = (row->in[X][k] - r.max) - log_l;
+        (j->acc == VN_FMT_F64 ? quotients : scaled)(n, w, j->acc == VN_FMT_F64 ? r.total.hi : 1 / r.total.hi, row->out[Y]);
+    else differences(n, row->in[X], r.max, log(r.total.hi), row->out[Y]);
     if (!row->out[BOUND]) return;
     vn_exp_wrong(&j->model, n, row->in[X], row->in[ERR], w, &r, wrong);
     bounds(j, row, &r, wrong, false, row->out[BOUND]);
@@ -104,7 +163,7 @@ static void on_row(void *ctx, const vn_row_t *row) {
         vn_exp_row_t again = r;
         vn_exp_wrong(&second, n, row->in[X], row->in[ERR], w, &again, wrong);
         bounds(j, row, &again, wrong, true, row->out[WIDE]);
-        for (int64_t k = 0; k < n; ++k) row->out[WIDE][k] = fmax(row->out[WIDE][k], row->out[BOUND][k]);
+        if (j->kind == VN_LOG_SOFTMAX) at_least(n, row->out[BOUND], row->out[WIDE]);
     }
     if (row->out[VAR]) variances(j, row, &r, w, wrong);
 }
@@ -117,8 +176,14 @@ vn_status_t vn_softmax_rows(vn_eval_t *e, vn_softmax_kind_t kind, const vn_rows_
                .u = vn_u(e),
                .tau = vn_tau(e),
                .log_t = vn_budget(e, "log")};
-    vn_row_job_t job = {
-        .shape = s, .in = {p->x, p->err, p->x_var}, .out = {p->y, p->bound, p->wide, p->var, p->own}, .work = 2, .fn = on_row, .ctx = &j};
+    vn_row_job_t job = {.shape = s,
+                        .source = p->source,
+                        .in = {p->x, p->err, p->x_var},
+                        .out = {p->y, p->bound, p->wide, p->var, p->own},
+                        .work = 2,
+                        .fn = on_row,
+                        .ctx = &j};
+    if (p->reported) VN_TRY(vn_rows_report(e, 0, &job));
     VN_TRY(vn_rows_run(e, &job));
     p->open = j.open;
     return VN_OK;
@@ -181,6 +246,7 @@ static vn_status_t reading_masked(vn_eval_t *e, vn_softmax_kind_t kind, const vn
 typedef struct refine {
     const vn_rows_t *rows;
     const double *x;
+    const vn_tensor_t *source;
     vn_softmax_kind_t kind;
 } refine_t;
 
@@ -188,7 +254,7 @@ static void refine_row(void *ctx, const vn_refine_row_t *q) {
     const refine_t *j = ctx;
     double *x = vn_alloc((size_t)(q->n ? q->n : 1), sizeof *x);
     if (!x) return; /* not refined: counted as undecided */
-    vn_rows_read(j->rows, j->x, q->index, 1, x);
+    vn_rows_read_one(j->rows, j->x, j->source, q->index, x);
     const vn_quad_expsum_t s = vn_quad_expsum(x, q->n);
     for (int64_t i = 0; i < q->count && isfinite(s.max); ++i) {
         vn_quad_t lost;
@@ -217,25 +283,30 @@ static vn_status_t eval(vn_eval_t *e, vn_softmax_kind_t kind) {
     if (!vn_dtype_is_float(x->dtype)) return vn_eval_fail(e, VN_ERR_DTYPE, "input 0 is %s, not a float type", vn_dtype_name(x->dtype));
     vn_rows_t s;
     VN_TRY(plan(e, &s));
-    VN_TRY(vn_out_float(e, 0, x->dtype, x->rank, x->dims));
+    VN_TRY(vn_out_float_raw(e, 0, x->dtype, x->rank, x->dims));
     vn_ref_t *r = &e->out[0];
-    const bool second = e->want >= VN_WANT_BOUND && e->contract->tier != VN_TIER_IEEE;
-    if (second) VN_TRY(vn_out_wide(e, 0, kind == VN_SOFTMAX ? "exp2-unfolded" : "lse-rounded"));
-    if (e->want >= VN_WANT_BOUND && (kind == VN_LOG_SOFTMAX || x->dtype == VN_F64)) VN_TRY(vn_out_own(e, 0));
-    const double *plane = vn_arg_f64(e, 0);
-    if (!plane) return VN_ERR_NOMEM;
-    if (e->refine) return vn_refine_rows(e, &s, refine_row, &(refine_t){.rows = &s, .x = plane, .kind = kind});
+    const bool second = e->want >= VN_WANT_BOUND && e->contract->tier != VN_TIER_IEEE && !e->refine;
+    if (second) VN_TRY(vn_out_wide_raw(e, 0, kind == VN_SOFTMAX ? "exp2-unfolded" : "lse-rounded"));
+    if (e->want >= VN_WANT_BOUND && (kind == VN_LOG_SOFTMAX || x->dtype == VN_F64)) VN_TRY(vn_out_own_raw(e, 0));
+    vn_row_job_t operand = {.shape = &s};
+    VN_TRY(vn_rows_operand(e, 0, &operand));
+    if (e->refine) {
+        refine_t job = {.rows = &s, .x = operand.in[0], .source = operand.source, .kind = kind};
+        return vn_refine_rows(e, &s, refine_row, &job);
+    }
     own_numbers(r, kind, s.n);
-    vn_softmax_planes_t p = {.x = plane,
+    vn_softmax_planes_t p = {.x = operand.in[0],
+                             .source = operand.source,
                              .err = vn_arg_err(e, 0),
                              .x_var = e->in[0].var,
                              .y = r->value,
                              .bound = r->bound,
                              .wide = r->wide,
                              .var = r->var,
-                             .own = r->own};
-    VN_TRY(vn_softmax_rows(e, kind, &s, &p));
+                             .own = r->own,
+                             .reported = true};
     r->terms = s.n;
+    VN_TRY(vn_softmax_rows(e, kind, &s, &p));
     return p.open ? reading_masked(e, kind, &s) : VN_OK;
 }
 
@@ -281,10 +352,10 @@ static vn_status_t eval_hardmax(vn_eval_t *e) {
 }
 
 static const vn_op_t rows[] = {
-    {"", "Softmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-1", eval_softmax, infer, 0},
-    {"", "Softmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-1", eval_softmax, infer, 0},
-    {"", "LogSoftmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-2", eval_log_softmax, infer, 0},
-    {"", "LogSoftmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-2", eval_log_softmax, infer, 0},
+    {"", "Softmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES | VN_OP_LEAN, "SOFTMAX-1", eval_softmax, infer, 0},
+    {"", "Softmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES | VN_OP_LEAN, "SOFTMAX-1", eval_softmax, infer, 0},
+    {"", "LogSoftmax", 1, 12, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES | VN_OP_LEAN, "SOFTMAX-2", eval_log_softmax, infer, 0},
+    {"", "LogSoftmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES | VN_OP_LEAN, "SOFTMAX-2", eval_log_softmax, infer, 0},
     {"", "Hardmax", 1, 12, VN_CLASS_EXACT, 0, "SOFTMAX-3", eval_hardmax, infer, 0},
     {"", "Hardmax", 13, 0, VN_CLASS_EXACT, 0, "SOFTMAX-3", eval_hardmax, infer, 0},
     {"", "NegativeLogLikelihoodLoss", 12, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES, "SOFTMAX-4", vn_eval_nll_loss, vn_infer_loss, 0},

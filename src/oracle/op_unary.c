@@ -8,6 +8,7 @@
  *   monotone between them; sin and cos by their Lipschitz constant; variance ((f(x+s) - f(x-s)) / 2)^2, s^2 the variance of x.
  */
 #include "oracle/elementwise.h"
+#include "tensor/dense.h"
 
 typedef struct job {
     const vn_fn_t *f;
@@ -88,8 +89,7 @@ static bool zero_is_free(const job_t *j, double x) {
     return false;
 }
 
-static void values(job_t *j, int64_t begin, int64_t n) {
-    const double *x = j->x.value + begin;
+static void values(const job_t *j, const double *x, int64_t begin, int64_t n) {
     if (!j->long_double || !j->f->wide) {
         j->f->row(x, j->value + begin, n, j->p);
         if (j->lo && j->f->rest)
@@ -109,10 +109,18 @@ static void values(job_t *j, int64_t begin, int64_t n) {
     }
 }
 
+VN_CLONES static void wide_constant(int64_t n, const double *restrict b, double add, double *restrict w) {
+    for (int64_t i = 0; i < n; ++i) w[i] = b[i] + add;
+}
+
+VN_CLONES static void wide_linear(int64_t n, const double *restrict b, double a, const double *restrict x, double *restrict w) {
+    for (int64_t i = 0; i < n; ++i) w[i] = b[i] + a * fabs(x[i]);
+}
+
 /* Second tier of the common scales as plain loops: w = bound + c u scale. False: the scale needs the general way. */
-static bool wide_plain(const job_t *j, int64_t begin, int64_t n) {
-    const double *restrict x = j->x.value + begin, *restrict b = j->bound + begin;
-    double *restrict w = j->wide + begin;
+static bool wide_plain(const job_t *j, const double *x, int64_t begin, int64_t n) {
+    const double *b = j->bound + begin;
+    double *w = j->wide + begin;
     const double a = j->c * j->u, alpha = j->f->scale == VN_SCALE_ALPHA  ? fabs(j->p[0])
                                           : j->f->scale == VN_SCALE_SELU ? fabs(j->p[0] * j->p[1])
                                                                          : 1;
@@ -120,12 +128,8 @@ static bool wide_plain(const job_t *j, int64_t begin, int64_t n) {
     switch (j->f->scale) {
     case VN_SCALE_ONE:
     case VN_SCALE_ALPHA:
-    case VN_SCALE_SELU:
-        for (int64_t i = 0; i < n; ++i) w[i] = b[i] + a * alpha;
-        return true;
-    case VN_SCALE_X:
-        for (int64_t i = 0; i < n; ++i) w[i] = b[i] + a * fabs(x[i]);
-        return true;
+    case VN_SCALE_SELU: wide_constant(n, b, a * alpha, w); return true;
+    case VN_SCALE_X: wide_linear(n, b, a, x, w); return true;
     case VN_SCALE_XY:
     case VN_SCALE_TAN: break;
     }
@@ -133,24 +137,30 @@ static bool wide_plain(const job_t *j, int64_t begin, int64_t n) {
 }
 
 /* The common case goes by plain loops: exact argument, one rounding or a result within t ulp. */
-static bool bounds_plain(const job_t *j, int64_t begin, int64_t n) {
+static bool bounds_plain(const job_t *j, const double *x, int64_t begin, int64_t n) {
     const vn_fn_kind_t kind = j->f->kind;
     if (vn_doubt_any(&j->x.doubt) || kind == VN_FN_ARITHMETIC) return false;
     const double *y = j->value + begin;
-    const bool single = j->demand; /* bounds stay 0: the frame adds the one rounding */
-    if (!single) vn_spacing_row(j->promised, y, n, j->t, j->tau, j->bound + begin);
-    if (j->wide && !wide_plain(j, begin, n)) return false;
+    if (j->demand) memset(j->bound + begin, 0, (size_t)n * sizeof *j->bound); /* the frame adds the one rounding */
+    else vn_spacing_row(j->promised, y, n, j->t, j->tau, j->bound + begin);
+    if (j->wide && !wide_plain(j, x, begin, n)) return false;
     if (j->var && kind != VN_FN_EXACT) vn_spacing_square_row(j->ulp, y, n, j->sd * j->sd, j->var + begin);
+    else if (j->var) memset(j->var + begin, 0, (size_t)n * sizeof *j->var);
     return true;
 }
 
-static void own_errors(const job_t *j, int64_t begin, int64_t n) {
+#define OWN_FLOOR 0x1p-1068 /* products of subnormals of f64 */
+
+/* The own error grows with the argument; a row that carries its argument in two parts does not suffer from it. */
+static bool amplified(const job_t *j) { return j->f->amplified && (j->long_double || !j->f->steady); }
+
+static void own_errors(const job_t *j, const double *x, int64_t begin, int64_t n) {
     const double *restrict y = j->value + begin;
     double *restrict own = j->own + begin;
     const double unit = j->long_double && LDBL_MANT_DIG >= 64 ? 0x1p-63 : 0x1p-52, k = j->f->own * unit;
-    for (int64_t i = 0; i < n; ++i) own[i] = k * fabs(y[i]) + 0x1p-1068; /* products of subnormals of f64 */
-    if (!j->f->amplified) return;
-    for (int64_t i = 0; i < n; ++i) own[i] += j->f->amplified(j->x.value[begin + i], j->p) * unit * fabs(y[i]);
+    for (int64_t i = 0; i < n; ++i) own[i] = k * fabs(y[i]) + OWN_FLOOR;
+    if (!amplified(j)) return;
+    for (int64_t i = 0; i < n; ++i) own[i] += j->f->amplified(x[i], j->p) * unit * fabs(y[i]);
 }
 
 static double local_error(const job_t *j, double x, double y, double spread_by) {
@@ -173,11 +183,11 @@ static double second_tier(const job_t *j, double x, double y) {
     return w;
 }
 
-static void bounds_full(job_t *j, int64_t begin, int64_t n) {
+static void bounds_full(job_t *j, const double *xs, int64_t begin, int64_t n) {
     const vn_fn_t *f = j->f;
     const bool doubtful = vn_doubt_any(&j->x.doubt);
     for (int64_t i = begin; i < begin + n; ++i) {
-        const double x = j->x.value[i], y = j->value[i];
+        const double x = xs[i - begin], y = j->value[i];
         const double s = doubtful ? spread(j, i, x, y, vn_doubt_at(&j->x.doubt, i, x)) : 0;
         double e = local_error(j, x, y, s) + s;
         if (isnan(e)) { /* the formula itself, carried out, gives inf/inf or 0 inf; the value is its limit */
@@ -196,26 +206,43 @@ static void bounds_full(job_t *j, int64_t begin, int64_t n) {
 }
 
 /* At an infinity the limit is exact and no second tier applies; x f(x) carried out there is infinity times 0 for gelu, mish and swish. */
-static void at_infinity(job_t *j, int64_t begin, int64_t n) {
+static void at_infinity(job_t *j, const double *x, int64_t begin, int64_t n) {
     for (int64_t i = begin; i < begin + n; ++i) {
-        if (!isinf(j->x.value[i])) continue;
+        if (!isinf(x[i - begin])) continue;
         if (j->wide) j->wide[i] = j->bound[i];
         if (j->f->scale == VN_SCALE_X && j->value[i] == 0) vn_flag(&j->flags, i, VN_EL_NAN_OK);
     }
 }
 
+VN_CLONES static bool any_infinite(int64_t n, const double *x) {
+    int64_t any = 0;
+    for (int64_t i = 0; i < n; ++i) any |= fabs(x[i]) > DBL_MAX ? 1 : 0;
+    return any != 0;
+}
+
+VN_CLONES static bool any_zero(int64_t n, const double *x) {
+    int64_t any = 0;
+    for (int64_t i = 0; i < n; ++i) any |= x[i] == 0 ? 1 : 0;
+    return any != 0;
+}
+
 static void run_range(void *ctx, int64_t begin, int64_t end) {
     job_t *j = ctx;
+    double decoded[VN_BCAST_ROW];
     for (int64_t at = begin; at < end; at += VN_BCAST_ROW) {
         const int64_t n = end - at < VN_BCAST_ROW ? end - at : VN_BCAST_ROW;
-        values(j, at, n);
-        if (j->own) own_errors(j, at, n);
-        if (!j->bound) continue;
-        if (!bounds_plain(j, at, n)) bounds_full(j, at, n);
-        if (j->wide || j->f->scale == VN_SCALE_X) at_infinity(j, at, n);
-        if (j->f->zero == VN_ZERO_FIXED) continue;
-        for (int64_t i = at; i < at + n; ++i)
-            if (j->value[i] == 0 && zero_is_free(j, j->x.value[i])) vn_flag(&j->flags, i, VN_EL_ZERO_OK);
+        const double *x = j->x.value ? j->x.value + at : decoded;
+        if (!j->x.value) vn_tensor_take_f64(j->x.source, at, n, decoded);
+        values(j, x, at, n);
+        if (j->own) own_errors(j, x, at, n);
+        if (j->bound) {
+            if (!bounds_plain(j, x, at, n)) bounds_full(j, x, at, n);
+            if ((j->wide || j->f->scale == VN_SCALE_X) && any_infinite(n, x)) at_infinity(j, x, at, n);
+            if (j->f->zero != VN_ZERO_FIXED && any_zero(n, j->value + at))
+                for (int64_t i = at; i < at + n; ++i)
+                    if (j->value[i] == 0 && zero_is_free(j, x[i - at])) vn_flag(&j->flags, i, VN_EL_ZERO_OK);
+        }
+        vn_out_done(j->flags.e, j->flags.k, at, n);
     }
 }
 
@@ -235,7 +262,7 @@ static bool far_argument(const job_t *j, int64_t n) {
 }
 
 vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_plane_t x, vn_dtype_t t, int rank, const int64_t *dims) {
-    VN_TRY(vn_out_float(e, k, t, rank, dims));
+    VN_TRY(vn_out_float_raw(e, k, t, rank, dims));
     if (e->refine) return vn_refine_function(e, f, p, x);
     vn_ref_t *r = &e->out[k];
     const vn_format_t declared = e->contract->result != VN_FMT_NONE ? e->contract->result : vn_format_of(t);
@@ -263,9 +290,11 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
                            : f->note        ? f->note
                            : j.c > 0        ? "native-approximation"
                                             : "attribute-in-type";
-        if (j.c > 0 || j.far < INFINITY || j.attribute_u > 0) VN_TRY(vn_out_wide(e, k, note));
+        if (j.c > 0 || j.far < INFINITY || j.attribute_u > 0) VN_TRY(vn_out_wide_raw(e, k, note));
     }
-    if (f->own > 0) VN_TRY(vn_out_own(e, k));
+    r->own_rel = f->own * 0x1p-52; /* of the plain row; 0: exact, or once rounded */
+    r->own_abs = f->own > 0 ? OWN_FLOOR : 0;
+    if (f->own > 0 && amplified(&j)) VN_TRY(vn_out_own_raw(e, k));
     if (t == VN_F64) {
         if (f->wide || f->rest) VN_TRY(vn_out_lo(e, k));
         VN_TRY(vn_out_own(e, k)); /* stays 0 where the function is exact */
@@ -275,14 +304,14 @@ vn_status_t vn_apply(vn_eval_t *e, int k, const vn_fn_t *f, const double *p, vn_
     j.bound = r->bound;
     j.wide = r->wide;
     j.var = r->var;
-    j.own = f->own > 0 ? r->own : NULL;
+    j.own = f->own > 0 ? r->own : NULL; /* NULL for narrower types too where r->own_rel says it */
     j.rest_own = f == &vn_functions[VN_F_SQRT] || f == &vn_functions[VN_F_RECIPROCAL] ? r->own : NULL;
-    vn_parallel(r->count, VN_BCAST_GRAIN, run_range, &j);
-    if (j.flags.failed) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags");
     if (f->scale == VN_SCALE_X) r->nan_reading = "infinity-times-zero"; /* see at_infinity */
     if (j.demand) vn_out_rounded(e, k);
     if (f->kind == VN_FN_EXACT && (vn_in_region(e) || !j.demand)) vn_out_final(e, k);
-    return VN_OK;
+    VN_TRY(vn_out_begin(e, k));
+    vn_parallel(r->count, VN_BCAST_GRAIN, run_range, &j);
+    return j.flags.failed ? vn_eval_fail(e, VN_ERR_NOMEM, "no memory for flags") : VN_OK;
 }
 
 /* ---- rows ---- */
@@ -321,9 +350,11 @@ static vn_status_t float_operand(vn_eval_t *e) {
 
 static vn_status_t apply_to_operand(vn_eval_t *e, vn_fn_id_t id, const double *p) {
     const vn_tensor_t *x = e->in[0].t;
-    const double *v = vn_arg_f64(e, 0);
-    if (!v) return VN_ERR_NOMEM;
-    return vn_apply(e, 0, &vn_functions[id], p, (vn_plane_t){.value = v, .doubt = vn_doubt(e, 0)}, x->dtype, x->rank, x->dims);
+    vn_plane_t plane = {.source = x, .doubt = vn_doubt(e, 0)};
+    /* Elements of narrower types are decoded where they are used; trigonometric functions look at all arguments first. */
+    const bool all = id == VN_F_SIN || id == VN_F_COS || id == VN_F_TAN || e->in[0].value || x->dtype == VN_F64;
+    if (all && !(plane.value = vn_arg_f64(e, 0))) return VN_ERR_NOMEM;
+    return vn_apply(e, 0, &vn_functions[id], p, plane, x->dtype, x->rank, x->dims);
 }
 
 static vn_fn_id_t row_function(const vn_eval_t *e) { return (vn_fn_id_t)vn_registry_find(e->node->domain, e->node->op, e->version)->param; }

@@ -22,6 +22,38 @@ void vn_factor_plane(const double *x, const double *err, const double *var, int6
     *f = (vn_factor_t){.count = count, .x = x, .err = err, .var = var, .format = format};
 }
 
+/* Claim CONTRACT-9: rounding is monotone, so an operand known within err becomes a number between the rounded ends; if these agree it is exact
+ * again. Where they differ, a deviation of some sigma may choose the other neighbour: its step enters the variance in full when the ends at
+ * 8 sigma differ (such flips are rare and large: their mean square would hide what one of them does to an element). */
+static vn_status_t uncertain_factor(vn_eval_t *e, vn_factor_t *f, const double *x) {
+    enum { SIGMAS = 8 };
+    const size_t n = (size_t)(f->count ? f->count : 1);
+    double *err = f->owned_err = vn_realloc(NULL, n, sizeof(double)), *lo = vn_realloc(NULL, n, sizeof(double)),
+           *hi = vn_realloc(NULL, n, sizeof(double)), *var = NULL;
+    if (f->var) var = f->owned_var = vn_realloc(NULL, n, sizeof(double));
+    const bool ok = err && lo && hi && (var || !f->var);
+    for (int pass = 0; ok && pass < (var ? 2 : 1); ++pass) {
+        for (int64_t i = 0; i < f->count; ++i) {
+            const double far = pass ? SIGMAS * sqrt(f->var[i]) : INFINITY, d = far < f->err[i] ? far : f->err[i];
+            lo[i] = x[i] - d;
+            hi[i] = x[i] + d;
+        }
+        vn_round_array(f->format, e->contract->operand_rounding, lo, f->count);
+        vn_round_array(f->format, e->contract->operand_rounding, hi, f->count);
+        for (int64_t i = 0; i < f->count; ++i) {
+            const double below = f->x[i] - lo[i], above = hi[i] - f->x[i], step = below > above ? below : above;
+            if (pass) var[i] = step * step;
+            else err[i] = isnan(step) ? INFINITY : step * (1 + 0x1p-50); /* ends beyond the format's largest number are infinite */
+        }
+    }
+    vn_free(lo);
+    vn_free(hi);
+    if (!ok) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld uncertainties", (long long)f->count);
+    f->err = err;
+    if (var) f->var = var;
+    return VN_OK;
+}
+
 vn_status_t vn_factor_input(vn_eval_t *e, int k, int position, vn_factor_t *f) {
     const vn_tensor_t *t = e->in[k].t;
     const vn_contract_t *c = e->contract;
@@ -41,14 +73,7 @@ vn_status_t vn_factor_input(vn_eval_t *e, int k, int position, vn_factor_t *f) {
     memcpy(f->owned_x, x, (size_t)t->count * sizeof(double));
     vn_round_array(c->operand, c->operand_rounding, f->owned_x, t->count);
     f->x = f->owned_x;
-    if (!f->err) return VN_OK;
-    /* Rounding an uncertain operand: both ends move by at most one ulp of the format. */
-    f->owned_err = vn_alloc(n, sizeof(double));
-    if (!f->owned_err) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld uncertainties", (long long)t->count);
-    const vn_format_info_t *info = vn_format_info(c->operand);
-    for (int64_t i = 0; i < t->count; ++i) f->owned_err[i] = f->err[i] + 4 * info->u * (fabs(x[i]) + f->err[i]) + info->eta;
-    f->err = f->owned_err;
-    return VN_OK;
+    return f->err ? uncertain_factor(e, f, x) : VN_OK;
 }
 
 vn_status_t vn_bias_input(vn_eval_t *e, int k, vn_bias_t *out) {
@@ -72,6 +97,7 @@ void vn_factor_free(vn_factor_t *f) {
     vn_free(f->sub);
     vn_free(f->owned_x);
     vn_free(f->owned_err);
+    vn_free(f->owned_var);
     *f = (vn_factor_t){0};
 }
 

@@ -24,7 +24,7 @@ typedef struct vn_factor {
     vn_extent_t extent; /* of |x| */
     double grid;        /* every element is a multiple of this power of two; 0 = no small grid */
     vn_format_t format; /* narrowest format that holds every element; NONE: integers */
-    double *owned_x, *owned_err;
+    double *owned_x, *owned_err, *owned_var;
 } vn_factor_t;
 
 /** Operand k of the node as position `position` of the contraction (bit of contract->operand_mask); rounds it where the contract says so. */

@@ -39,6 +39,13 @@ typedef struct vn_gate {
 bool vn_gate_find(const char *name, vn_gate_t *out);
 /** f(clip(z)) with error and variance carried. Claim RNN-1. */
 vn_tri_t vn_gate_apply(const vn_gate_t *g, const vn_gate_rule_t *r, vn_tri_t z);
+/** Sigmoid or tanh without clipping: the gates that vn_gate_row knows. */
+bool vn_gate_is_plain(const vn_gate_t *g);
+/**
+ * The same for n arguments at once, as planes and without variance: y = f(z), and where ze is not NULL ye its error. In place is allowed.
+ * Values are those of vn_gate_apply, bit by bit.
+ */
+void vn_gate_row(const vn_gate_t *g, const vn_gate_rule_t *r, int64_t n, const double *z, const double *ze, double *y, double *ye);
 /** a * b and a + b with one rounding each, errors carried with all second-order terms. */
 vn_tri_t vn_tri_mul(double u, double eta, vn_tri_t a, vn_tri_t b);
 vn_tri_t vn_tri_add(double u, vn_tri_t a, vn_tri_t b);

@@ -7,7 +7,10 @@
 #include "oracle/recurrent.h"
 
 #include <math.h>
+#include <string.h>
 #include <strings.h>
+
+#include "oracle/vmath.h"
 
 static const struct {
     const char *name;
@@ -43,7 +46,7 @@ static double tanh_slope(double z, double e) {
     return c * c;
 }
 
-static double sigmoid(double z) { return z >= 0 ? 1 / (1 + exp(-z)) : exp(z) / (1 + exp(z)); }
+static double sigmoid(double z) { return vn_v_logistic(z); }
 
 static double sigmoid_slope(double z, double e) {
     const double p = sigmoid(nearest_zero(z, e));
@@ -62,7 +65,7 @@ vn_tri_t vn_gate_apply(const vn_gate_t *g, const vn_gate_rule_t *r, vn_tri_t in)
         slope = z + E > 0;
         break;
     case VN_GATE_TANH:
-        y = tanh(z);
+        y = vn_v_tanh(z);
         slope = tanh_slope(z, E);
         t = r->t_tanh;
         own = 2 * t * u * fabs(y);
@@ -127,6 +130,47 @@ vn_tri_t vn_gate_apply(const vn_gate_t *g, const vn_gate_rule_t *r, vn_tri_t in)
     const double carried = slope * E * (1 + 2 * t * u) + own + r->eta;
     const double here = g->kind == VN_GATE_TANH ? 1 - y * y : g->kind == VN_GATE_SIGMOID ? y * (1 - y) : slope;
     return (vn_tri_t){.v = y, .e = carried <= reach ? carried : reach, .s = here * here * in.s + (t > 0 ? 0.5 * u * u * y * y : 0)};
+}
+
+/* ---- rows ---- */
+
+bool vn_gate_is_plain(const vn_gate_t *g) { return (g->kind == VN_GATE_SIGMOID || g->kind == VN_GATE_TANH) && g->clip == INFINITY; }
+
+/* Derivatives at the point of [z - e, z + e] nearest to 0 from w = exp(-|.|): w / (1 + w)^2, and for tanh 4 w / (1 + w)^2 with w squared.
+ * (1 + 2^-48) covers their roundings. */
+VN_CLONES static void sigmoid_errors(const vn_gate_rule_t *r, int64_t n, const double *restrict z, const double *restrict ze,
+                                     const double *restrict y, double *restrict ye) {
+    const double u = r->u, t = r->t_sigmoid, grown = (1 + 2 * t * u) * (1 + 0x1p-48), most = 2 * (t + 2) * u;
+    for (int64_t k = 0; k < n; ++k) {
+        const double near = fabs(z[k]) > ze[k] ? fabs(z[k]) - ze[k] : 0.0, w = vn_v_exp(-near), own = 2 * t * u * y[k] + 4 * u;
+        const double carried = w / ((1 + w) * (1 + w)) * ze[k] * grown + own + r->eta;
+        const double reach = (y[k] > 0.5 ? y[k] : 1 - y[k]) + most + own + r->eta;
+        ye[k] = carried <= reach ? carried : reach;
+    }
+}
+
+VN_CLONES static void tanh_errors(const vn_gate_rule_t *r, int64_t n, const double *restrict z, const double *restrict ze,
+                                  const double *restrict y, double *restrict ye) {
+    const double u = r->u, t = r->t_tanh, grown = (1 + 2 * t * u) * (1 + 0x1p-48), most = 2 * (t + 2) * u;
+    for (int64_t k = 0; k < n; ++k) {
+        const double near = fabs(z[k]) > ze[k] ? fabs(z[k]) - ze[k] : 0.0, w = vn_v_exp(-2 * near), own = 2 * t * u * fabs(y[k]);
+        const double carried = 4 * w / ((1 + w) * (1 + w)) * ze[k] * grown + own + r->eta;
+        const double reach = fabs(y[k]) + 1 + most + own + r->eta;
+        ye[k] = carried <= reach ? carried : reach;
+    }
+}
+
+void vn_gate_row(const vn_gate_t *g, const vn_gate_rule_t *r, int64_t n, const double *z, const double *ze, double *y, double *ye) {
+    enum { PIECE = 256 };
+    const bool is_tanh = g->kind == VN_GATE_TANH;
+    double f[PIECE], fe[PIECE];
+    for (int64_t at = 0; at < n; at += PIECE) {
+        const int64_t m = n - at < PIECE ? n - at : PIECE;
+        (is_tanh ? vn_v_tanh_array : vn_v_logistic_array)(z + at, f, m);
+        if (ze) (is_tanh ? tanh_errors : sigmoid_errors)(r, m, z + at, ze + at, f, fe);
+        if (ze) memcpy(ye + at, fe, (size_t)m * sizeof *ye);
+        memcpy(y + at, f, (size_t)m * sizeof *y);
+    }
 }
 
 vn_tri_t vn_tri_mul(double u, double eta, vn_tri_t a, vn_tri_t b) {

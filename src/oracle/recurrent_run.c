@@ -27,6 +27,7 @@ typedef struct state {
     double *r_tiles;                /* tiles of COLUMNS columns, each [hidden, COLUMNS]: a step streams the weights once, front to back */
     double *hv, *ha, *he, *hq, *hs; /* operand planes of a step */
     vn_tri_t *z;                    /* [hidden] scratch: reset gate */
+    double *row;                    /* ROWS x [hidden] scratch of cells that go a row at a time; NULL: one by one */
     vn_tri_t *reset, *update;       /* [batch*hidden] */
 } state_t;
 
@@ -47,7 +48,7 @@ static void planes_free(planes_t *p) {
 }
 
 static double *mapped(const double *x, int64_t n, bool square) {
-    double *y = vn_alloc((size_t)(n ? n : 1), sizeof *y);
+    double *y = vn_plane_raw(n);
     for (int64_t i = 0; y && i < n; ++i) y[i] = square ? x[i] * x[i] : fabs(x[i]);
     return y;
 }
@@ -118,6 +119,22 @@ VN_CLONES static void add_bound(int64_t n, const double *restrict r, factors_t f
     }
 }
 
+/* Four rows of the weights in one pass over the planes; every sum adds its terms in the same order as above. */
+VN_CLONES static void add_value_4(int64_t n, const double *restrict r, const double *restrict f, double *restrict v) {
+    const double f0 = f[0], f1 = f[1], f2 = f[2], f3 = f[3];
+    for (int64_t j = 0; j < n; ++j) v[j] = (((v[j] + f0 * r[j]) + f1 * r[j + COLUMNS]) + f2 * r[j + 2 * COLUMNS]) + f3 * r[j + 3 * COLUMNS];
+}
+
+VN_CLONES static void add_bound_4(int64_t n, const double *restrict r, const double *restrict fa, const double *restrict fe,
+                                  double *restrict a, double *restrict e) {
+    const double a0 = fa[0], a1 = fa[1], a2 = fa[2], a3 = fa[3], e0 = fe[0], e1 = fe[1], e2 = fe[2], e3 = fe[3];
+    for (int64_t j = 0; j < n; ++j) {
+        const double r0 = fabs(r[j]), r1 = fabs(r[j + COLUMNS]), r2 = fabs(r[j + 2 * COLUMNS]), r3 = fabs(r[j + 3 * COLUMNS]);
+        a[j] = (((a[j] + a0 * r0) + a1 * r1) + a2 * r2) + a3 * r3;
+        e[j] = (((e[j] + e0 * r0) + e1 * r1) + e2 * r2) + e3 * r3;
+    }
+}
+
 VN_CLONES static void add_squares(int64_t n, const double *restrict r, factors_t f, double *restrict q, double *restrict s) {
     for (int64_t j = 0; j < n; ++j) {
         const double x = r[j] * r[j];
@@ -146,7 +163,14 @@ static void recur_tile(const recurrence_t *c, int64_t tile) {
                                   l->variance ? c->out->s : NULL};
         for (int p = 0; p < 5; ++p)
             if (planes[p]) memset(planes[p] + at, 0, (size_t)n * sizeof(double));
-        for (int64_t k = 0; k < l->hidden; ++k) {
+        int64_t first = 0;
+        for (; first + 4 <= l->hidden && !l->variance; first += 4) {
+            const double *r = weights + first * COLUMNS;
+            const int64_t i = b * l->hidden + first;
+            add_value_4(n, r, s->hv + i, planes[0] + at);
+            if (l->bound) add_bound_4(n, r, s->ha + i, s->he + i, planes[1] + at, planes[2] + at);
+        }
+        for (int64_t k = first; k < l->hidden; ++k) {
             const double *r = weights + k * COLUMNS;
             const int64_t i = b * l->hidden + k;
             add_value(n, r, s->hv[i], planes[0] + at);
@@ -163,7 +187,11 @@ static void recur_range(void *ctx, int64_t begin, int64_t end) {
 
 static void recur(state_t *s, int64_t first, int64_t n, planes_t *out, int64_t ld) {
     recurrence_t c = {.s = s, .first = first, .n = n, .ld = ld, .out = out};
-    if (n > 0) vn_parallel((first + n - 1) / COLUMNS - first / COLUMNS + 1, 1, recur_range, &c);
+    if (n <= 0) return;
+    const int64_t tiles = (first + n - 1) / COLUMNS - first / COLUMNS + 1;
+    /* A step of few terms is done before a thread has started. */
+    if ((double)n * (double)s->l->hidden * (double)s->l->batch < 0x1p19) recur_range(&c, 0, tiles);
+    else vn_parallel(tiles, 1, recur_range, &c);
 }
 
 /* Weights [width, hidden] or [hidden, width] as tiles. */
@@ -234,7 +262,69 @@ static void rnn_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
         h[k] = stored(s->l, vn_gate_apply(&s->l->gate[0], &s->l->rule, argument(s, t, b, 0, k, true, NULL)));
 }
 
-static void lstm_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri_t *c) {
+/* ---- LSTM cells of plain gates, a row of hidden units at a time: the same formulas, without variance and peepholes ---- */
+
+enum { ROWS = 12 };
+
+/* Argument and error of one gate, see argument() and sum(). */
+VN_CLONES static void argument_values(int64_t n, const double *restrict x, const double *restrict wb, const double *restrict rb,
+                                      const double *restrict h, double *restrict z) {
+    for (int64_t k = 0; k < n; ++k) z[k] = x[k] + wb[k] + rb[k] + h[k];
+}
+
+typedef struct argument_planes {
+    const double *xa, *xe, *wb, *rb, *ha, *he;
+} argument_planes_t;
+
+VN_CLONES static void argument_errors(int64_t n, argument_planes_t p, double g, double inflate, double floor_, double *restrict e) {
+    const double *restrict xa = p.xa, *restrict xe = p.xe, *restrict wb = p.wb, *restrict rb = p.rb, *restrict ha = p.ha,
+                           *restrict he = p.he;
+    for (int64_t k = 0; k < n; ++k) {
+        const double a = (xa[k] + xe[k] + fabs(wb[k]) + fabs(rb[k])) + (ha[k] + he[k]);
+        e[k] = g * a * inflate + (xe[k] + he[k]) * inflate + floor_;
+    }
+}
+
+static void argument_row(const state_t *s, int64_t t, int64_t b, int g, const double *zero, double *z, double *e) {
+    const vn_rnn_layer_t *l = s->l;
+    const int64_t at = g * l->hidden, x = (t * l->batch + b) * s->width + at, h = b * s->width + at;
+    const double n = (double)l->in + 2 + (double)l->hidden, *wb = l->wb ? l->wb + at : zero, *rb = l->rb ? l->rb + at : zero;
+    argument_values(l->hidden, s->xw.v + x, wb, rb, s->hr.v + h, z);
+    if (!l->bound) return;
+    const argument_planes_t p = {s->xw.a + x, s->xw.e + x, wb, rb, s->hr.a + h, s->hr.e + h};
+    argument_errors(l->hidden, p, vn_gamma(n, l->rule.u), 1 + n * 0x1p-52, n * l->rule.eta / 2, e);
+}
+
+static void lstm_row(const state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri_t *c) {
+    const vn_rnn_layer_t *l = s->l;
+    const int64_t H = l->hidden;
+    const double u = l->rule.u, eta = l->rule.eta;
+    enum { I, O, F, C, CELL, ZERO };
+    double *v[CELL + 1], *e[CELL + 1], *zero = s->row + 2 * ZERO * H; /* never written: as it was made */
+    for (int g = 0; g <= CELL; ++g) v[g] = s->row + 2 * g * H, e[g] = l->bound ? v[g] + H : NULL;
+    for (int g = 0; g <= C; ++g) {
+        argument_row(s, t, b, g, zero, v[g], e[g]);
+        vn_gate_row(&l->gate[g == C], &l->rule, H, v[g], e[g], v[g], e[g]);
+    }
+    for (int64_t k = 0; k < H; ++k) {
+        const vn_tri_t i = {v[I][k], e[I] ? e[I][k] : 0, 0}, f = {v[F][k], e[F] ? e[F][k] : 0, 0}, g = {v[C][k], e[C] ? e[C][k] : 0, 0};
+        c[k] = vn_tri_add(u, vn_tri_mul(u, eta, f, c[k]), vn_tri_mul(u, eta, i, g));
+        v[CELL][k] = c[k].v;
+        if (e[CELL]) e[CELL][k] = c[k].e;
+    }
+    vn_gate_row(&l->gate[2], &l->rule, H, v[CELL], e[CELL], v[CELL], e[CELL]);
+    for (int64_t k = 0; k < H; ++k) {
+        const vn_tri_t o = {v[O][k], e[O] ? e[O][k] : 0, 0}, y = {v[CELL][k], e[CELL] ? e[CELL][k] : 0, 0};
+        h[k] = stored(l, vn_tri_mul(u, eta, o, y));
+    }
+}
+
+static bool by_rows(const vn_rnn_layer_t *l) {
+    return l->kind == 'L' && !l->variance && !l->peep && !l->input_forget && vn_gate_is_plain(&l->gate[0]) &&
+           vn_gate_is_plain(&l->gate[1]) && vn_gate_is_plain(&l->gate[2]);
+}
+
+static void lstm_cell(const state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri_t *c) {
     const vn_rnn_layer_t *l = s->l;
     const double u = l->rule.u, eta = l->rule.eta;
     enum { I, O, F, C };
@@ -325,7 +415,7 @@ static void steps(state_t *s) {
             vn_tri_t *h = l->h + b * H;
             if (l->kind == 'R') rnn_cell(s, t, b, h);
             if (l->kind == 'G') gru_cell(s, t, b, h);
-            if (l->kind == 'L') lstm_cell(s, t, b, h, l->c + b * H);
+            if (l->kind == 'L') (s->row ? lstm_row : lstm_cell)(s, t, b, h, l->c + b * H);
             if (l->y) memcpy(l->y + (t * l->batch + b) * H, h, (size_t)H * sizeof *h);
         }
     }
@@ -340,6 +430,7 @@ vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
     double **planes[] = {&s.hv, &s.ha, &s.he, &s.hq, &s.hs};
     for (int i = 0; i < 5; ++i) good &= (*planes[i] = vn_alloc(room, sizeof(double))) != NULL;
     good &= (s.r_tiles = tiles_of(l, s.width)) != NULL;
+    if (by_rows(l)) good &= (s.row = vn_alloc(room, ROWS * sizeof *s.row)) != NULL;
     if (l->kind == 'G') {
         good &= planes_new(&s.rh, room, l->bound, l->variance);
         s.z = vn_alloc(room, sizeof *s.z);
@@ -359,6 +450,7 @@ vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
     planes_free(&s.rh);
     for (int i = 0; i < 5; ++i) vn_free(*planes[i]);
     vn_free(s.r_tiles);
+    vn_free(s.row);
     vn_free(s.z);
     vn_free(s.reset);
     vn_free(s.update);

@@ -3,10 +3,15 @@
  * A score s is wrong by e: 4 units of itself for the scale (a root and a quotient), 16 for a softcap, one for an added mask. A weight exp(s - max)
  * is wrong relatively by e + e_max + |s - max| units + 8 units =: a, so that with W = sum w
  *   |o^ - o| <= [sum w a |v| + |o| sum w a + (n + 4) units sum w |v|] / W + 8 units |o|.
+ * Before that, where scores are products and nothing else, the same with weights in f64 (claim PREC-8): scores in twice the working precision, of
+ * which both parts enter the exponential (3 u), sums in twice the working precision: |o^ - o| <= (sum w |v| + |o|) a / W, a = 3 u + what
+ * the scores are wrong by. That is a hundred times less than a plain evaluation in f64 may lose, and decides nearly every element.
  */
 #include "oracle/attention.h"
 #include "oracle/dd.h"
 #include "oracle/escalate.h"
+#include "oracle/sums.h"
+#include "oracle/vmath.h"
 
 typedef struct job {
     const vn_attention_t *a;
@@ -101,16 +106,104 @@ static vn_quad_t weights(const job_t *job, const place_t *p, vn_quad_t *w, vn_qu
     return total;
 }
 
+/* ---- weights in f64 ---- */
+
+/* Products of q with eight vectors side by side, each in twice the working precision. */
+enum { SIDE = 8 };
+VN_CLONES static void products_8(const double *q, const double *k, int64_t step, int64_t n, double *sum, double *lost, double *magnitude) {
+    double s[SIDE] = {0}, l[SIDE] = {0}, m[SIDE] = {0};
+    for (int64_t c = 0; c < n; ++c)
+        for (int i = 0; i < SIDE; ++i) vn_dd_add_product(q[c], k[i * step + c], &s[i], &l[i], &m[i]);
+    for (int i = 0; i < SIDE; ++i) sum[i] = s[i], lost[i] = l[i], magnitude[i] = m[i];
+}
+
+/* w[j] = exp(score - max) within a relative error of *wrong, lo: scratch of n. False: the way above is needed. */
+static bool near_weights(const job_t *job, const place_t *p, double *w, double *lo, double *wrong) {
+    const vn_attention_t *a = job->a;
+    const int64_t kv = p->h / (a->heads / a->kv_heads);
+    const double *q = a->q.at + p->b * a->q.sb + p->h * a->q.sh + p->i * a->q.si, *k = a->k.at + p->b * a->k.sb + kv * a->k.sh;
+    const double scale_hi = (double)job->scale;
+    const vn_dd_t scale = {scale_hi, (double)(job->scale - scale_hi)};
+    vn_dd_t max = {-INFINITY, 0};
+    double most = 0;
+    double sum[SIDE], lost[SIDE], magnitude[SIDE];
+    for (int64_t j = 0; j < a->keys; ++j) {
+        const int i = (int)(j % SIDE);
+        if (i == 0 && j + SIDE <= a->keys) {
+            products_8(q, k + j * a->k.si, a->k.si, a->size, sum, lost, magnitude);
+        } else if (j + SIDE - i > a->keys) { /* the last few */
+            sum[i] = lost[i] = magnitude[i] = 0;
+            for (int64_t c = 0; c < a->size; ++c) vn_dd_add_product(q[c], k[j * a->k.si + c], &sum[i], &lost[i], &magnitude[i]);
+        }
+        w[j] = -INFINITY;
+        if (!seen(a, p, j)) continue;
+        if (!(magnitude[i] < 0x1p500)) return false;
+        vn_dd_t s;
+        s.hi = vn_dd_fast_sum(sum[i], lost[i], &s.lo);
+        s = vn_dd_mul(s, scale);
+        const double e = vn_dd_dot_own(a->size, magnitude[i]) * fabs(scale_hi) * (1 + 0x1p-50) + fabs(s.hi) * (4 * VN_DD_U) + 0x1p-1000;
+        most = e > most ? e : most;
+        w[j] = s.hi;
+        lo[j] = s.lo;
+        if (s.hi > max.hi) max = s;
+    }
+    if (!(max.hi > -INFINITY)) return false;
+    for (int64_t j = 0; j < a->keys; ++j) {
+        if (w[j] == -INFINITY) {
+            w[j] = 0;
+            continue;
+        }
+        const vn_dd_t d = vn_dd_add((vn_dd_t){w[j], lo[j]}, vn_dd_neg(max));
+        w[j] = d.hi < -700 ? 0 : vn_v_exp_with(d.hi, d.lo); /* what is left out is below 2^-1009 of the largest weight */
+        most = fabs(d.hi) * (4 * VN_DD_U) > most ? fabs(d.hi) * (4 * VN_DD_U) : most;
+    }
+    *wrong = 3 * 0x1p-53 + 4 * most;
+    return *wrong < 0x1p-40;
+}
+
+/* Elements that these weights decide; returns how many of the query's are left. */
+static int64_t near_query(const job_t *job, const place_t *p, const double *v, int64_t first, int64_t last, double *w, double *lo) {
+    const vn_attention_t *a = job->a;
+    double wrong;
+    const bool bare = a->softcap <= 0 && !a->bias[0].at && !a->bias[1].at && !a->sinks && a->sink == -INFINITY;
+    if (!bare || job->q->format == VN_FMT_F64 || !near_weights(job, p, w, lo, &wrong)) return last - first;
+    const vn_sum2_t total = vn_sum2(w, a->keys);
+    const vn_quad_t W = (vn_quad_t)total.hi + total.lo;
+    int64_t left = 0;
+    for (int64_t i = first; i < last; ++i) {
+        const int64_t c = place_of(a, job->q->at[i]).c;
+        double o = 0, lost = 0, size = 0, all = 0;
+        for (int64_t j = 0; j < a->keys; ++j) {
+            const double x = v[j * a->v.si + c];
+            if (w[j] == 0) {
+                all += isfinite(x) ? fabs(x) : 0; /* a forbidden key adds nothing, whatever it holds */
+                continue;
+            }
+            vn_dd_add_product(w[j], x, &o, &lost, &size);
+        }
+        vn_exact_t r = {.value = ((vn_quad_t)o + lost) / W, .own = INFINITY};
+        if (size < 0x1p900)
+            r.own = ((vn_quad_t)(size + fabs(o)) * (wrong * 1.01) + vn_dd_dot_own(a->keys, size) + all * 0x1p-1000) / W +
+                    vn_qabs(r.value) * (vn_quad_t)0x1p-90;
+        if (r.own < (vn_quad_t)INFINITY && vn_exact_decided(job->q->format, &r)) job->q->out[i] = r;
+        else ++left;
+    }
+    return left;
+}
+
 static void queries(void *ctx, int64_t begin, int64_t end) {
     const job_t *job = ctx;
     const vn_attention_t *a = job->a;
     const size_t n = (size_t)(a->keys > 0 ? a->keys : 1);
     vn_quad_t *w = vn_alloc(n, sizeof *w), *wrong = vn_alloc(n, sizeof *wrong); /* no memory: not refined, counted as undecided */
-    for (int64_t g = begin; g < end && w && wrong; ++g) {
+    double *near = vn_alloc(n, 2 * sizeof *near);
+    for (int64_t g = begin; g < end && w && wrong && near; ++g) {
         const place_t p = place_of(a, job->q->at[job->first[g]]);
         const double *v = a->v.at + p.b * a->v.sb + p.h / (a->heads / a->kv_heads) * a->v.sh;
+        if (near_query(job, &p, v, job->first[g], job->first[g + 1], near, near + n) == 0) continue;
         vn_quad_t relative, total = weights(job, &p, w, wrong, &relative);
         for (int64_t i = job->first[g]; i < job->first[g + 1] && total > 0; ++i) {
+            if (job->q->out[i].own < (vn_quad_t)INFINITY) continue;
             const int64_t c = place_of(a, job->q->at[i]).c;
             vn_quad_t o = 0, size = 0, moved = 0;
             for (int64_t j = 0; j < a->keys; ++j) {
@@ -128,6 +221,7 @@ static void queries(void *ctx, int64_t begin, int64_t end) {
     }
     vn_free(w);
     vn_free(wrong);
+    vn_free(near);
 }
 
 vn_status_t vn_refine_attention(const vn_attention_t *a) {

@@ -187,7 +187,8 @@ typedef struct job {
 
 static void one(void *ctx, int64_t i, vn_exact_t *out) {
     const job_t *j = ctx;
-    const vn_quad_t x = (vn_quad_t)j->x.value[i] + (j->x.lo ? j->x.lo[i] : 0);
+    const double v = j->x.value ? j->x.value[i] : vn_tensor_get_f64(j->x.source, i);
+    const vn_quad_t x = (vn_quad_t)v + (j->x.lo ? j->x.lo[i] : 0);
     if (small_argument(j->id, x, j->p, out) || near_one(j->id, x, out)) return;
     switch (j->id) {
     case VN_F_HARD_SIGMOID: *out = hard_sigmoid(x, j->p); return;

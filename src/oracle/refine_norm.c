@@ -57,15 +57,15 @@ static void element(const vn_norm_rule_t *rule, const stats_t *s, vn_quad_t x, d
     out->own = vn_qabs(part) * (s->relative + 8 * VN_QUAD_U) + vn_qabs(gamma * s->inverse) * e * (1 + s->relative + 4 * VN_QUAD_U);
 }
 
-static double *row_of(const vn_rows_t *s, const double *plane, int64_t row) {
+static double *row_of(const vn_rows_t *s, const double *plane, const vn_tensor_t *source, int64_t row) {
     double *x = vn_alloc((size_t)(s->n ? s->n : 1), sizeof *x);
-    if (x) vn_rows_read(s, plane, row, 1, x);
+    if (x) vn_rows_read_one(s, plane, source, row, x);
     return x;
 }
 
 /* The operand, with what its sum in f64 left behind. */
 static vn_quad_t *operand(const vn_norm_job_t *j, int64_t row) {
-    double *x = row_of(&j->rows, j->x, row), *lo = j->x_lo ? row_of(&j->rows, j->x_lo, row) : NULL;
+    double *x = row_of(&j->rows, j->x, j->source, row), *lo = j->x_lo ? row_of(&j->rows, j->x_lo, NULL, row) : NULL;
     vn_quad_t *q = x && (lo || !j->x_lo) ? vn_alloc((size_t)(j->rows.n ? j->rows.n : 1), sizeof *q) : NULL;
     for (int64_t k = 0; q && k < j->rows.n; ++k) q[k] = (vn_quad_t)x[k] + (lo ? lo[k] : 0);
     vn_free(x);
@@ -76,8 +76,8 @@ static vn_quad_t *operand(const vn_norm_job_t *j, int64_t row) {
 static void on_row(void *ctx, const vn_refine_row_t *row) {
     const vn_norm_job_t *j = ((const job_t *)ctx)->j;
     vn_quad_t *x = operand(j, row->index); /* no memory: not refined, counted as undecided */
-    double *g = j->layout == VN_NORM_PLANE && j->gamma ? row_of(&j->rows, j->gamma, row->index) : NULL,
-           *b = j->layout == VN_NORM_PLANE && j->beta ? row_of(&j->rows, j->beta, row->index) : NULL;
+    double *g = j->layout == VN_NORM_PLANE && j->gamma ? row_of(&j->rows, j->gamma, NULL, row->index) : NULL,
+           *b = j->layout == VN_NORM_PLANE && j->beta ? row_of(&j->rows, j->beta, NULL, row->index) : NULL;
     const bool planes = j->layout != VN_NORM_PLANE || ((g || !j->gamma) && (b || !j->beta));
     const stats_t s = x && planes ? stats_of(&j->rule, x, row->n) : (stats_t){.good = false};
     for (int64_t i = 0; i < row->count && s.good; ++i) {

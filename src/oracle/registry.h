@@ -34,6 +34,7 @@ typedef struct vn_eval {
     const vn_bundle_t *outer;
     const vn_value_t *const *given; /* what was returned, one per output, or NULL; rows with VN_OP_STATES take their states from it */
     struct vn_oracle_run *run;      /* executor state, for control flow */
+    struct vn_finish *finish;       /* the frame's, one per output; NULL: everything is finished after eval */
     struct vn_refine *refine;       /* NULL; else a row with VN_OP_REFINES gives single elements in more digits (escalate.h) */
     vn_error_t *err;
 } vn_eval_t;
@@ -69,6 +70,7 @@ enum {
     VN_OP_PROPAGATES = 32,   /* handles in[k].err; rows without it get bound +Inf when an operand is uncertain */
     VN_OP_STATES = 128,      /* carries states from step to step that the outputs show: may start each step from e->given */
     VN_OP_REFINES = 256,     /* answers e->refine: elements that f64 does not decide are evaluated again */
+    VN_OP_LEAN = 1024,       /* answers e->refine without f64 planes of the operands, or asks for them before its threads start */
     VN_OP_EITHER = 512,      /* handles in[k].either; rows without it make no statement when an operand is undecided */
     VN_OP_MAPS = 64,         /* pure movement: the frame may run eval on err and var planes to carry uncertainty through */
 };
@@ -105,14 +107,23 @@ vn_status_t vn_eval_axis(vn_eval_t *e, int64_t axis, int rank, int *out);
 /* ---- writing outputs ---- */
 /** Float output: allocates value, and bound / var as e->want asks (bound and var zeroed). */
 vn_status_t vn_out_float(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims);
+/**
+ * The same for rows that write every element of every plane they get: the planes hold anything (NaN under sanitizers), which saves a pass over
+ * memory. Rows that leave elements untouched (a bound that stays 0) must use the zeroing form.
+ */
+vn_status_t vn_out_float_raw(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims);
+/** Such a plane for the row's own use, released with vn_free; NULL: no memory. */
+double *vn_plane_raw(int64_t count);
 /** Exact output: allocates tensor (zeroed); write its data directly. Used by movement (any dtype), integers, bool. */
 vn_status_t vn_out_exact(vn_eval_t *e, int k, vn_dtype_t t, int rank, const int64_t *dims);
 /** Gives a ready tensor (takes over t). */
 vn_status_t vn_out_tensor(vn_eval_t *e, int k, vn_tensor_t *t);
 /** Extra planes on demand (count elements, zeroed). */
-vn_status_t vn_out_wide(vn_eval_t *e, int k, const char *note); /* starts as a copy of nothing: fill all of it, as E before the store */
+vn_status_t vn_out_wide(vn_eval_t *e, int k, const char *note);     /* starts as a copy of nothing: fill all of it, as E before the store */
+vn_status_t vn_out_wide_raw(vn_eval_t *e, int k, const char *note); /* not zeroed, see vn_out_float_raw */
 vn_status_t vn_out_flags(vn_eval_t *e, int k);
 vn_status_t vn_out_own(vn_eval_t *e, int k);
+vn_status_t vn_out_own_raw(vn_eval_t *e, int k); /* not zeroed */
 vn_status_t vn_out_lo(vn_eval_t *e, int k);
 vn_status_t vn_out_either(vn_eval_t *e, int k); /* tensor of the output's dtype, zeroed: fill all of it */
 vn_status_t vn_out_reading(vn_eval_t *e, int k, const char *name, vn_tensor_t *t); /* takes over t */
@@ -120,6 +131,14 @@ vn_status_t vn_out_reading(vn_eval_t *e, int k, const char *name, vn_tensor_t *t
 void vn_out_final(vn_eval_t *e, int k);
 /** Output k is one rounding of an exact value: the frame demands equality with RN(value). */
 void vn_out_rounded(vn_eval_t *e, int k);
+
+/**
+ * Output k will be written in pieces, each of which the frame finishes and rounds while it is in the cache. To be called once all planes are
+ * there and terms, own_rel, own_abs, vn_out_final and vn_out_rounded are settled; then vn_out_done for every element exactly once, from
+ * any thread. Both are optional: what is never reported is finished after eval. Packed types: begin a multiple of 8.
+ */
+vn_status_t vn_out_begin(vn_eval_t *e, int k);
+void vn_out_done(vn_eval_t *e, int k, int64_t begin, int64_t n);
 
 /* ---- constants of the contract (accumulator a, output o) ---- */
 static inline double vn_u(const vn_eval_t *e) { return vn_format_info(e->contract->accumulator)->u; }

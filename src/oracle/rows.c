@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tensor/dense.h"
+
 void vn_rows_plan(int rank, const int64_t *dims, const bool *along, vn_rows_t *out) {
     *out = (vn_rows_t){.rows = 1, .n = 1};
     int64_t step[VN_MAX_RANK], s = 1;
@@ -71,6 +73,16 @@ void vn_rows_write(const vn_rows_t *s, double *plane, int64_t row, int64_t count
     move(s, plane, row, count, (double *)(uintptr_t)block, false);
 }
 
+static void decode_rows(const vn_rows_t *s, const vn_tensor_t *source, int64_t row, int64_t count, double *block) {
+    const size_t size = (size_t)vn_dtype_bits(source->dtype) / 8;
+    vn_decoders[source->dtype]((const unsigned char *)source->data + (size_t)(row * s->n) * size, block, count * s->n);
+}
+
+void vn_rows_read_one(const vn_rows_t *s, const double *plane, const vn_tensor_t *source, int64_t row, double *block) {
+    if (plane) vn_rows_read(s, plane, row, 1, block);
+    else decode_rows(s, source, row, 1, block);
+}
+
 typedef struct run {
     const vn_row_job_t *job;
     int64_t block; /* rows gathered at once */
@@ -81,21 +93,28 @@ static void run_chunk(void *ctx, int64_t begin, int64_t end) {
     run_t *r = ctx;
     const vn_row_job_t *job = r->job;
     const vn_rows_t *s = job->shape;
-    int planes = 0;
+    int planes = job->source != NULL;
     if (!s->contiguous)
         for (int p = 0; p < VN_ROW_PLANES; ++p) planes += (job->in[p] != NULL) + (job->out[p] != NULL);
-    const int64_t block = s->contiguous ? 1 : r->block;
+    const int64_t block = s->contiguous && !job->source ? 1 : r->block;
     size_t room;
     double *scratch = NULL;
-    if (!vn_size_mul((size_t)(planes * block + job->work), (size_t)(s->n ? s->n : 1), &room) ||
-        !(scratch = vn_alloc(room ? room : 1, sizeof *scratch))) {
+    if (!vn_size_mul((size_t)(planes * block + job->work), (size_t)(s->n ? s->n : 1), &room) || room > INT64_MAX / 16 ||
+        !(scratch = vn_plane_raw((int64_t)room))) {
         __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
         return;
     }
+    enum { REPORT = 1 << 12 };
+    int64_t told = begin;
     for (int64_t at = begin; at < end; at += block) {
         const int64_t count = end - at < block ? end - at : block;
         double *next = scratch + (int64_t)job->work * s->n;
         double *in[VN_ROW_PLANES] = {0}, *out[VN_ROW_PLANES] = {0};
+        if (job->source) {
+            in[0] = next;
+            next += block * s->n;
+            decode_rows(s, job->source, at, count, in[0]);
+        }
         for (int p = 0; p < VN_ROW_PLANES && !s->contiguous; ++p) {
             if (job->in[p]) {
                 in[p] = next;
@@ -113,18 +132,42 @@ static void run_chunk(void *ctx, int64_t begin, int64_t end) {
                 if (job->in[p]) row.in[p] = s->contiguous ? job->in[p] + (at + i) * s->n : in[p] + i * s->n;
                 if (job->out[p]) row.out[p] = s->contiguous ? job->out[p] + (at + i) * s->n : out[p] + i * s->n;
             }
+            if (job->source) row.in[0] = in[0] + i * s->n;
             job->fn(job->ctx, &row);
         }
         for (int p = 0; p < VN_ROW_PLANES && !s->contiguous; ++p)
             if (job->out[p]) vn_rows_write(s, job->out[p], at, count, out[p]);
+        if (job->report && ((at + count - told) * s->n >= REPORT || at + count == end)) {
+            vn_out_done(job->report, job->reported, told * s->n, (at + count - told) * s->n);
+            told = at + count;
+        }
     }
     vn_free(scratch);
+}
+
+vn_status_t vn_rows_operand(vn_eval_t *e, int k, vn_row_job_t *job) {
+    const vn_arg_t *a = &e->in[k];
+    const vn_rows_t *s = job->shape;
+    enum { LONG = 1 << 16 }; /* a row of this many is better converted by all threads at once */
+    if (!a->value && s->contiguous && s->n < LONG && a->t->dtype != VN_F64 && vn_dtype_bits(a->t->dtype) % 8 == 0) {
+        job->source = a->t;
+        return VN_OK;
+    }
+    job->in[0] = vn_arg_f64(e, k);
+    return job->in[0] ? VN_OK : VN_ERR_NOMEM;
+}
+
+vn_status_t vn_rows_report(vn_eval_t *e, int k, vn_row_job_t *job) {
+    if (!job->shape->contiguous || vn_dtype_bits(e->out[k].dtype) % 8) return VN_OK;
+    job->report = e;
+    job->reported = k;
+    return vn_out_begin(e, k);
 }
 
 vn_status_t vn_rows_run(vn_eval_t *e, const vn_row_job_t *job) {
     const vn_rows_t *s = job->shape;
     const int64_t n = s->n > 0 ? s->n : 1;
-    run_t r = {.job = job, .block = (1 << 18) / n};
+    run_t r = {.job = job, .block = (job->source ? 1 << 11 : 1 << 18) / n}; /* decoded rows stay in the first cache */
     if (r.block < 1) r.block = 1;
     if (r.block > 64) r.block = 64;
     int64_t grain = (1 << 15) / n;

@@ -20,6 +20,8 @@ void vn_rows_plan(int rank, const int64_t *dims, const bool *along, vn_rows_t *o
 /** Copies `count` rows from `row` on: block[i*n + k]. */
 void vn_rows_read(const vn_rows_t *s, const double *plane, int64_t row, int64_t count, double *block);
 void vn_rows_write(const vn_rows_t *s, double *plane, int64_t row, int64_t count, const double *block);
+/** One row of the plane, or where that is NULL of the tensor itself (contiguous rows of a float type). */
+void vn_rows_read_one(const vn_rows_t *s, const double *plane, const vn_tensor_t *source, int64_t row, double *block);
 /** Offset of the first element of a row. */
 int64_t vn_rows_base(const vn_rows_t *s, int64_t row);
 
@@ -35,13 +37,24 @@ typedef struct vn_row {
 
 typedef struct vn_row_job {
     const vn_rows_t *shape;
+    const vn_tensor_t *source; /* NULL; else row->in[0] is decoded from it, a few rows at a time, and in[0] is NULL (vn_rows_operand) */
     const double *in[VN_ROW_PLANES];
     double *out[VN_ROW_PLANES];
     int work;
     void (*fn)(void *ctx, const vn_row_t *row);
     void *ctx;
+    vn_eval_t
+        *report; /* NULL; else rows are runs of output `reported`, which vn_out_begin has announced: pieces are reported as they are done */
+    int reported;
 } vn_row_job_t;
 
+/**
+ * Operand k as in[0] of a job: its plane where there is one or rows are no runs of memory, else the tensor itself, so that no plane is written
+ * that each row would read once. Errors: NOMEM.
+ */
+vn_status_t vn_rows_operand(vn_eval_t *e, int k, vn_row_job_t *job);
+/** Output k consists of the rows of this job: the frame may finish it piece by piece, where rows are runs of memory. See vn_out_begin. */
+vn_status_t vn_rows_report(vn_eval_t *e, int k, vn_row_job_t *job);
 /** Runs fn on every row, rows in parallel. Errors: NOMEM. */
 vn_status_t vn_rows_run(vn_eval_t *e, const vn_row_job_t *job);
 

@@ -15,6 +15,8 @@ typedef struct vn_sum2 {
 } vn_sum2_t;
 
 vn_sum2_t vn_sum2(const double *x, int64_t n);
+/** The same over elements [first, first + n) of a dense float tensor, without a plane; long sums of either kind use all threads. */
+vn_sum2_t vn_sum2_of(const vn_tensor_t *t, int64_t first, int64_t n);
 /** Sum of (x - mu_hi - mu_lo)^2; relative error at most 4 * 2^-53. abs = hi. */
 vn_sum2_t vn_sum2_squares(const double *x, int64_t n, double mu_hi, double mu_lo);
 /** Sum of |x|. */

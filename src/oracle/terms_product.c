@@ -3,8 +3,7 @@
 
 #include "oracle/terms.h"
 
-/* Operand k as the contract rounds it: bit k of operand_mask, all when the mask is 0. */
-static double rounded(const vn_eval_t *e, int k, double x) {
+double vn_terms_rounded(const vn_eval_t *e, int k, double x) {
     const vn_contract_t *c = e->contract;
     if (c->operand_mask && !(c->operand_mask >> k & 1)) return x;
     if (vn_format_of(e->in[k].t->dtype) == c->operand) return x;
@@ -44,7 +43,8 @@ vn_status_t vn_terms_matmul(vn_eval_t *e, int k, int64_t i, double *out, int64_t
     const double *pa = x + oa * ra * ca, *pb = y + ob * rb * cb;
     *n = depth;
     for (int64_t t = 0; t < depth && t < max; ++t)
-        out[t] = rounded(e, 0, pa[ta ? t * ca + row : row * ca + t]) * rounded(e, 1, pb[tb ? column * cb + t : t * cb + column]);
+        out[t] = vn_terms_rounded(e, 0, pa[ta ? t * ca + row : row * ca + t]) *
+                 vn_terms_rounded(e, 1, pb[tb ? column * cb + t : t * cb + column]);
     return VN_OK;
 }
 
@@ -53,19 +53,18 @@ vn_status_t vn_terms_gemm(vn_eval_t *e, int k, int64_t i, double *out, int64_t m
     const vn_tensor_t *a = e->in[0].t, *b = e->in[1].t;
     const double *x, *y, *z = NULL;
     VN_TRY(planes(e, &x, &y));
-    if (vn_node_float(e->node, "alpha", 1) != 1 || (vn_has(e, 2) && vn_node_float(e->node, "beta", 1) != 1))
-        return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "no plain sum");
+    const double alpha = vn_node_float(e->node, "alpha", 1), beta = vn_node_float(e->node, "beta", 1);
     const bool ta = vn_node_int(e->node, "transA", 0) != 0, tb = vn_node_int(e->node, "transB", 0) != 0;
     const int64_t depth = ta ? a->dims[0] : a->dims[1], columns = tb ? b->dims[0] : b->dims[1], row = i / columns, column = i % columns;
     *n = depth;
     for (int64_t t = 0; t < depth && t < max; ++t)
-        out[t] = rounded(e, 0, x[ta ? t * a->dims[1] + row : row * a->dims[1] + t]) *
-                 rounded(e, 1, y[tb ? column * b->dims[1] + t : t * b->dims[1] + column]);
+        out[t] = alpha * vn_terms_rounded(e, 0, x[ta ? t * a->dims[1] + row : row * a->dims[1] + t]) *
+                 vn_terms_rounded(e, 1, y[tb ? column * b->dims[1] + t : t * b->dims[1] + column]);
     if (!vn_has(e, 2)) return VN_OK;
     if (!(z = vn_arg_f64(e, 2))) return VN_ERR_NOMEM;
     const vn_tensor_t *c = e->in[2].t;
     const int64_t dc = c->rank > 0 ? c->dims[c->rank - 1] : 1, dr = c->rank > 1 ? c->dims[0] : 1;
-    if (*n < max) out[*n] = z[(dr == 1 ? 0 : row) * dc + (dc == 1 ? 0 : column)];
+    if (*n < max) out[*n] = beta * z[(dr == 1 ? 0 : row) * dc + (dc == 1 ? 0 : column)];
     ++*n;
     return VN_OK;
 }
@@ -127,8 +126,8 @@ vn_status_t vn_terms_conv(vn_eval_t *e, int k, int64_t i, double *out, int64_t m
             }
             if (!inside) continue;
             if (*n < max)
-                out[*n] = rounded(e, 0, v[(batch * x->dims[1] + first + c) * stride + offset]) *
-                          rounded(e, 1, f[(channel * depth + c) * taps + t]);
+                out[*n] = vn_terms_rounded(e, 0, v[(batch * x->dims[1] + first + c) * stride + offset]) *
+                          vn_terms_rounded(e, 1, f[(channel * depth + c) * taps + t]);
             ++*n;
         }
     if (!vn_has(e, 2)) return VN_OK;

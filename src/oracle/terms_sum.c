@@ -1,4 +1,5 @@
-/* terms_sum.c -- summands of ReduceSum, ReduceMean, GlobalAveragePool, CumSum. */
+/* terms_sum.c -- summands of ReduceSum, ReduceL1, ReduceSumSquare, ReduceMean, GlobalAveragePool, CumSum. */
+#include <math.h>
 #include <string.h>
 
 #include "oracle/terms.h"
@@ -29,6 +30,7 @@ vn_status_t vn_terms_reduce(vn_eval_t *e, int k, int64_t i, double *out, int64_t
     (void)k;
     bool reduced[VN_MAX_RANK];
     VN_TRY(reduced_axes(e, reduced));
+    const bool squares = strcmp(e->node->op, "ReduceSumSquare") == 0, sizes = strcmp(e->node->op, "ReduceL1") == 0;
     const vn_tensor_t *x = e->in[0].t;
     const double *v = vn_arg_f64(e, 0);
     if (!v) return VN_ERR_NOMEM;
@@ -46,7 +48,7 @@ vn_status_t vn_terms_reduce(vn_eval_t *e, int k, int64_t i, double *out, int64_t
     for (;;) { /* an odometer over the reduced axes, last axis fastest */
         int64_t offset = base;
         for (int d = 0; d < x->rank; ++d) offset += at[d] * strides[d];
-        if (*n < max) out[*n] = v[offset];
+        if (*n < max) out[*n] = squares ? v[offset] * v[offset] : sizes ? fabs(v[offset]) : v[offset];
         ++*n;
         int d = x->rank - 1;
         for (; d >= 0; --d) {

@@ -5,15 +5,16 @@
  * double forms keep the same count in units of 2^-63 where long double has 64 bits.
  */
 #include "oracle/elementwise.h"
+#include "oracle/vmath.h"
 
 /* y_[i] = expr(x) for a whole run; the loops are plain so that cheap ones vectorise. */
-#define ROW(name, expr)                                                                                  \
-    static void name##_row(const double *restrict x_, double *restrict y_, int64_t n, const double *p) { \
-        (void)p;                                                                                         \
-        for (int64_t i = 0; i < n; ++i) {                                                                \
-            const double x = x_[i];                                                                      \
-            y_[i] = (expr);                                                                              \
-        }                                                                                                \
+#define ROW(name, expr)                                                                                            \
+    VN_CLONES static void name##_row(const double *restrict x_, double *restrict y_, int64_t n, const double *p) { \
+        (void)p;                                                                                                   \
+        for (int64_t i = 0; i < n; ++i) {                                                                          \
+            const double x = x_[i];                                                                                \
+            y_[i] = (expr);                                                                                        \
+        }                                                                                                          \
     }
 #define WIDE(name, expr)                                             \
     static long double name##_wide(long double x, const double *p) { \
@@ -53,8 +54,8 @@ static double reciprocal_rest(double x, double y, const double *p) {
 static double leaky_rest(double x, double y, const double *p) { return x < 0 ? fma(p[0], x, -y) : 0; }
 
 /* ---- elementary ---- */
-BOTH(exp, exp(x), expl(x))
-BOTH(log, log(x), logl(x))
+BOTH(exp, vn_v_exp(x), expl(x))
+BOTH(log, vn_v_log(x), logl(x))
 BOTH(sin, sin(x), sinl(x))
 BOTH(cos, cos(x), cosl(x))
 BOTH(tan, tan(x), tanl(x))
@@ -63,28 +64,24 @@ BOTH(acos, acos(x), acosl(x))
 BOTH(atan, atan(x), atanl(x))
 BOTH(sinh, sinh(x), sinhl(x))
 BOTH(cosh, cosh(x), coshl(x))
-BOTH(tanh, tanh(x), tanhl(x))
+BOTH(tanh, vn_v_tanh(x), tanhl(x))
 BOTH(asinh, asinh(x), asinhl(x))
 BOTH(acosh, acosh(x), acoshl(x))
 BOTH(atanh, atanh(x), atanhl(x))
-BOTH(erf, erf(x), erfl(x))
+BOTH(erf, vn_v_erf(x), erfl(x))
 
-static inline double logistic(double x) {
-    const double w = exp(-fabs(x));
-    return x >= 0 ? 1 / (1 + w) : x < 0 ? w / (1 + w) : x;
-}
 static inline long double logistic_wide(long double x) {
     const long double w = expl(-fabsl(x));
     return x >= 0 ? 1 / (1 + w) : x < 0 ? w / (1 + w) : x;
 }
-BOTH(sigmoid, logistic(x), logistic_wide(x))
-BOTH(softplus, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)), x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)))
-BOTH(elu, x < 0 ? p[0] * expm1(x) : x, x < 0 ? p[0] * expm1l(x) : x)
+BOTH(sigmoid, vn_v_logistic(x), logistic_wide(x))
+BOTH(softplus, (x > 0 ? x : 0.0) + vn_v_log1p_unit(vn_v_exp(-fabs(x))), x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)))
+BOTH(elu, x < 0 ? p[0] * vn_v_expm1(x) : x, x < 0 ? p[0] * expm1l(x) : x)
 /* gamma (alpha e^x - alpha) */
-BOTH(selu, x > 0 ? p[1] * x : p[1] * p[0] * expm1(x), x > 0 ? (long double)p[1] * x : (long double)p[1] * p[0] * expm1l(x))
+BOTH(selu, x > 0 ? p[1] * x : p[1] * p[0] * vn_v_expm1(x), x > 0 ? (long double)p[1] * x : (long double)p[1] * p[0] * expm1l(x))
 
-static inline double celu(double x, double a) {
-    const double m = a * expm1(x / a);
+VN_V_FORM double celu(double x, double a) {
+    const double m = a * vn_v_expm1(x / a);
     return x != x ? x : (x > 0 ? x : 0) + (m < 0 ? m : m >= 0 ? 0 : m);
 }
 static inline long double celu_wide_of(long double x, long double a) {
@@ -95,13 +92,13 @@ BOTH(celu, celu(x, p[0]), celu_wide_of(x, p[0]))
 
 /* x/2 (1 + erf(x/sqrt 2)) = x/2 erfc(-x/sqrt 2); below -39 (long double: -151) the product underflows, -inf included. */
 #define SQRT_HALF_L 0.707106781186547524400844362104849039L
-BOTH(gelu, x < -39 ? -0.0 : 0.5 * x * erfc(-x * M_SQRT1_2), x < -151 ? -0.0L : 0.5L * x * erfcl(-x * SQRT_HALF_L))
+BOTH(gelu, vn_v_gelu(x), x < -151 ? -0.0L : 0.5L * x * erfcl(-x * SQRT_HALF_L))
 
 /* 1/2 (1 + tanh u) is the logistic function of 2u; 2u = 2 sqrt(2/pi) (x + 0.044715 x^3). */
 #define TWO_SQRT_2_PI 1.595769121605730711759784137600L
-static inline double gelu_tanh(double x) {
+VN_V_FORM double gelu_tanh(double x) {
     const double u = (double)TWO_SQRT_2_PI * (x + 0.044715 * (x * x * x));
-    return x < -60 ? -0.0 : x > 60 ? x : x * logistic(u);
+    return x < -60 ? -0.0 : x > 60 ? x : x * vn_v_logistic(u);
 }
 static inline long double gelu_tanh_wide_of(long double x) {
     const long double u = TWO_SQRT_2_PI * (x + 0.044715L * (x * x * x));
@@ -110,8 +107,8 @@ static inline long double gelu_tanh_wide_of(long double x) {
 BOTH(gelu_tanh, gelu_tanh(x), gelu_tanh_wide_of(x))
 
 /* tanh(log(1 + w)) = w (w + 2) / (w (w + 2) + 2), and with v = 1/w = (1 + 2v) / (1 + 2v + 2v^2). */
-static inline double mish(double x) {
-    const double w = exp(-fabs(x)), q = w * (w + 2);
+VN_V_FORM double mish(double x) {
+    const double w = vn_v_exp(-fabs(x)), q = w * (w + 2);
     return x >= 0 ? x * ((1 + 2 * w) / (1 + 2 * w + 2 * w * w)) : x < -800 ? -0.0 : x * (q / (q + 2));
 }
 static inline long double mish_wide_of(long double x) {
@@ -121,8 +118,8 @@ static inline long double mish_wide_of(long double x) {
 BOTH(mish, mish(x), mish_wide_of(x))
 
 /* x sigma(alpha x); where the logistic function underflows, 0 times infinity is its limit 0. */
-static inline double swish(double x, double a) {
-    const double s = logistic(a * x);
+VN_V_FORM double swish(double x, double a) {
+    const double s = vn_v_logistic(a * x);
     return s == 0 ? copysign(0.0, x) : x * s;
 }
 static inline long double swish_wide_of(long double x, long double a) {
@@ -132,7 +129,7 @@ static inline long double swish_wide_of(long double x, long double a) {
 BOTH(swish, swish(x, p[0]), swish_wide_of(x, p[0]))
 
 /* ---- a few roundings ---- */
-static inline double clip01(double t) { return t < 0 ? 0 : t > 1 ? 1 : t; }
+VN_V_FORM double clip01(double t) { return t < 0 ? 0 : t > 1 ? 1 : t; }
 static inline long double clip01_wide(long double t) { return t < 0 ? 0 : t > 1 ? 1 : t; }
 BOTH(hard_sigmoid, clip01(fma(p[0], x, p[1])), clip01_wide(fmal(p[0], x, p[1])))
 BOTH(hard_swish, x <= -3 ? copysign(0.0, x) : x >= 3 ? x : x * (x + 3) / 6, x <= -3 ? -0.0L : x >= 3 ? x : x * (x + 3) / 6)
@@ -225,7 +222,7 @@ static double selu_attribute(double x, double y, const double *p) {
     return (x > 0 ? 1 : 2.01) * fabs(y);
 }
 static double celu_attribute(double x, double y, const double *p) { return x < 0 ? fabs(y) + 1.01 * fabs(x) * exp(x / p[0]) : 0; }
-static double swish_attribute(double x, double y, const double *p) { return 1.01 * fabs(p[0] * x * y) * (1 - logistic(p[0] * x)); }
+static double swish_attribute(double x, double y, const double *p) { return 1.01 * fabs(p[0] * x * y) * (1 - vn_v_logistic(p[0] * x)); }
 static double hard_sigmoid_attribute(double x, double y, const double *p) { return y <= 0 || y >= 1 ? 0 : fabs(p[0] * x) + fabs(p[1]); }
 static double shrink_attribute(double x, double y, const double *p) {
     (void)y;
@@ -273,7 +270,7 @@ const vn_fn_t vn_functions[VN_F_COUNT] = {
     [VN_F_CELU] = {"celu", VN_FN_ELEMENTARY, celu_row, celu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_zero, .scale = VN_SCALE_ALPHA,
                    .note = "expm1-missing", .own = 4, .attribute = celu_attribute},
     [VN_F_GELU] = {"gelu", VN_FN_ELEMENTARY, gelu_row, gelu_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_gelu, .scale = VN_SCALE_X,
-                   .note = "tail-cancellation", .own = 8, .amplified = gelu_amplified},
+                   .note = "tail-cancellation", .own = 8, .amplified = gelu_amplified, .steady = true},
     [VN_F_GELU_TANH] = {"gelu", VN_FN_ELEMENTARY, gelu_tanh_row, gelu_tanh_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_gelu_tanh,
                         .scale = VN_SCALE_X, .note = "tail-cancellation", .own = 6, .amplified = gelu_tanh_amplified},
     [VN_F_MISH] = {"mish", VN_FN_ELEMENTARY, mish_row, mish_wide, .zero = VN_ZERO_FREE, ALL, .breaks = at_mish, .scale = VN_SCALE_X,

@@ -55,22 +55,26 @@ void vn_tensor_to_f64(const vn_tensor_t *t, double *out) {
     vn_parallel(t->count, GRAIN, to_f64_range, &b);
 }
 
-static void from_f64_range(void *ctx, int64_t begin, int64_t end) {
-    const bulk_t *b = ctx;
+static void put(const bulk_t *b, int64_t begin, int64_t n, const double *from) {
     const vn_encode_fn encode = vn_encoders[b->t->dtype];
     double block[BLOCK];
-    for (int64_t i = begin; i < end; i += BLOCK) {
-        const int64_t n = end - i < BLOCK ? end - i : BLOCK;
-        const double *x = b->in + i;
-        /* The conversion to f32 is itself round to nearest even; f64 takes everything. */
-        const bool plain =
-            b->format == VN_FMT_NONE || (!b->saturate && (b->format == VN_FMT_F64 || (b->format == VN_FMT_F32 && b->rounding == VN_RNE)));
+    /* The conversion to f32 is itself round to nearest even; f64 takes everything. */
+    const bool plain =
+        b->format == VN_FMT_NONE || (!b->saturate && (b->format == VN_FMT_F64 || (b->format == VN_FMT_F32 && b->rounding == VN_RNE)));
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+        const double *x = from + i;
         if (!plain) {
-            vn_round_bulk(b->format, b->rounding, b->saturate, x, block, n);
+            vn_round_bulk(b->format, b->rounding, b->saturate, x, block, m);
             x = block;
         }
-        encode(x, (unsigned char *)(uintptr_t)at(b->t, i), n);
+        encode(x, (unsigned char *)(uintptr_t)at(b->t, begin + i), m);
     }
+}
+
+static void from_f64_range(void *ctx, int64_t begin, int64_t end) {
+    const bulk_t *b = ctx;
+    put(b, begin, end - begin, b->in + begin);
 }
 
 /* Complex types round their parts: the format of a part stands in for the type. */
@@ -79,6 +83,11 @@ static vn_format_t part_format(vn_dtype_t t) { return t == VN_C64 ? VN_FMT_F32 :
 void vn_tensor_from_f64(vn_tensor_t *t, const double *x, vn_rounding_t r, bool saturate) {
     bulk_t b = {.t = t, .in = x, .format = part_format(t->dtype), .rounding = r, .saturate = saturate};
     vn_parallel(t->count, GRAIN, from_f64_range, &b);
+}
+
+void vn_tensor_put_f64(vn_tensor_t *t, int64_t begin, int64_t n, const double *x, vn_rounding_t r, bool saturate) {
+    const bulk_t b = {.t = t, .format = part_format(t->dtype), .rounding = r, .saturate = saturate};
+    put(&b, begin, n, x);
 }
 
 static int64_t code_to_i64(vn_dtype_t t, uint64_t code) {

@@ -14,6 +14,14 @@ typedef void (*vn_encode_fn)(const double *x, void *dst, int64_t n);
 extern const vn_decode_fn vn_decoders[VN_DTYPE_COUNT];
 extern const vn_encode_fn vn_encoders[VN_DTYPE_COUNT];
 
+/** As vn_tensor_from_f64 for elements [begin, begin + n) of a dense tensor, in this thread; packed types: begin a multiple of 8. */
+void vn_tensor_put_f64(vn_tensor_t *t, int64_t begin, int64_t n, const double *x, vn_rounding_t r, bool saturate);
+
+/** Elements [begin, begin + n) of a dense tensor as doubles, in this thread; packed types: begin a multiple of 8. */
+static inline void vn_tensor_take_f64(const vn_tensor_t *t, int64_t begin, int64_t n, double *out) {
+    vn_decoders[t->dtype]((const unsigned char *)t->data + begin * vn_dtype_bits(t->dtype) / 8, out, n);
+}
+
 static inline float vn_float_of(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);

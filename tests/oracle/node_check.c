@@ -84,7 +84,7 @@ static fate_t fate(const place_t *p, const vn_ref_t *r, const vn_tensor_t *got, 
     if (!isfinite(room)) return isfinite(y) ? FATE_OPEN_BAD : FATE_BAD;
     if (e / room > *ratio) *ratio = e / room;
     const double digits = p->report->decimals > 0 ? pow(10, -p->report->decimals) : 0;
-    return e <= room + digits + (r->own ? r->own[i] : 0x1p-52 * fabs(y)) ? FATE_GOOD : FATE_BAD;
+    return e <= room + digits + vn_ref_own(r, i) ? FATE_GOOD : FATE_BAD;
 }
 
 static void index_text(const vn_tensor_t *t, int64_t i, char *out, size_t size) {

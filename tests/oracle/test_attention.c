@@ -252,6 +252,41 @@ VN_TEST(attention, nan_in_a_forbidden_key_has_two_readings) {
     one_free(&c);
 }
 
+/* Two keys, scores 0 and d, values a and the next number of f32: the result is the midpoint moved by d/4 of their distance, so that its rounding is
+ * known by the sign of d. The distances chosen are too small for one evaluation in f64 and large enough for weights in f64 (claim PREC-8),
+ * or too small for those as well. */
+VN_TEST(attention, weights_in_f64_agree_with_113_bits) {
+    enum { N = 64, W = 4 };
+    vn_rng_t rng = vn_test_rng(t);
+    for (int tiny = 0; tiny < 2; ++tiny) {
+        one_node_t c = {.op = "Attention", .version = 23, .n_in = 3, .n_out = 1, .contract = "portable", .want = VN_WANT_BOUND};
+        c.attrs[0] = (one_attr_t){"scale", ONE_FLOAT, 1, NULL};
+        const int64_t q[4] = {1, 1, N, 1}, k[4] = {1, 1, 2, 1}, v[4] = {1, 1, 2, W};
+        c.in[0] = one_tensor(t, VN_F32, 4, q);
+        c.in[1] = one_tensor(t, VN_F32, 4, k);
+        c.in[2] = one_tensor(t, VN_F32, 4, v);
+        double d[N], a[W];
+        for (int i = 0; i < N; ++i) {
+            d[i] = (tiny ? 1e-13 : 1.6e-7) * (1 + vn_rng_uniform(&rng)) * (i % 2 ? 1 : -1);
+            vn_tensor_set_f64(c.in[0], i, d[i]);
+        }
+        vn_tensor_set_f64(c.in[1], 0, 0);
+        vn_tensor_set_f64(c.in[1], 1, 1);
+        for (int j = 0; j < W; ++j) {
+            a[j] = (float)(1 + vn_rng_uniform(&rng));
+            vn_tensor_set_f64(c.in[2], j, a[j]);
+            vn_tensor_set_f64(c.in[2], W + j, nextafterf((float)a[j], INFINITY));
+        }
+        one_run(t, &c);
+        VN_ASSERT_EQ(t, c.out[0].undecided, 0);
+        VN_ASSERT_EQ(t, c.out[0].escalated, N * W);
+        for (int i = 0; i < N; ++i)
+            for (int j = 0; j < W; ++j)
+                VN_ASSERT_DEQ(t, vn_tensor_get_f64(c.out[0].tensor, i * W + j), d[i] > 0 ? nextafterf((float)a[j], INFINITY) : (float)a[j]);
+        one_free(&c);
+    }
+}
+
 VN_TEST(attention, rotary_pairs) {
     vn_rng_t rng = vn_test_rng(t);
     enum { T = 3, S = 8, R = 4 };
@@ -292,8 +327,8 @@ VN_TEST(attention, rotary_pairs) {
     VN_ASSERT_GE(t, worst, 0.5);
 }
 
-VN_TEST_MAIN(VN_CASE(attention, direct_and_flash_hold_in_f32), VN_CASE(attention, f16_storage_with_f16_weights),
-             VN_CASE(attention, bf16_weights_need_their_contract), VN_CASE(attention, f16_everywhere_holds),
-             VN_CASE(attention, scale_or_mask_left_out_is_outside), VN_CASE(attention, masks_stand_at_the_bottom_right),
-             VN_CASE(attention, scores_are_an_output), VN_CASE(attention, nan_in_a_forbidden_key_has_two_readings),
-             VN_CASE(attention, rotary_pairs))
+VN_TEST_MAIN(VN_CASE(attention, weights_in_f64_agree_with_113_bits), VN_CASE(attention, direct_and_flash_hold_in_f32),
+             VN_CASE(attention, f16_storage_with_f16_weights), VN_CASE(attention, bf16_weights_need_their_contract),
+             VN_CASE(attention, f16_everywhere_holds), VN_CASE(attention, scale_or_mask_left_out_is_outside),
+             VN_CASE(attention, masks_stand_at_the_bottom_right), VN_CASE(attention, scores_are_an_output),
+             VN_CASE(attention, nan_in_a_forbidden_key_has_two_readings), VN_CASE(attention, rotary_pairs))

@@ -46,7 +46,7 @@ static void check_values(vn_test_t *t, vn_rng_t *rng, vn_dtype_t type) {
                     vn_test_fail(t, __FILE__, __LINE__, "%s(%a) = %a, not finite in truth", tw_functions[k].op, v, r->value[i]);
                 continue;
             }
-            const double own = (r->own ? r->own[i] : 0x1p-52 * fabs(r->value[i])) + 0x1p-1074;
+            const double own = vn_ref_own(r, i) + 0x1p-1074;
             const double d = tw_off(y, r->value[i], r->lo ? r->lo[i] : 0);
             const double slack =
                 type == VN_F64 && r->demand_equal ? 0x1p-100 * fabs(r->value[i]) : 0; /* once rounded: value + lo to 2^-100 */

@@ -42,6 +42,46 @@ VN_TEST(sums, totals_beyond_f64) {
     vn_free(x);
 }
 
+/* Long sums are formed in parts: the same bits for any number of threads, and from a tensor the same sum as from a plane. */
+VN_TEST(sums, long_sums_in_parts) {
+    enum { N = 100003 };
+    vn_rng_t rng = vn_test_rng(t);
+    const int64_t dims[1] = {N};
+    double *x = vn_alloc(N, sizeof *x);
+    vn_tensor_t *from = NULL;
+    mpfr_t s, d;
+    mpfr_inits2(600, s, d, (mpfr_ptr)0);
+    VN_ASSERT_OK(t, vn_tensor_new(VN_F32, 1, dims, &from, NULL));
+    mpfr_set_zero(s, 1);
+    double abs = 0;
+    for (int i = 0; i < N; ++i) {
+        x[i] = i % 3 == 2 ? -x[i - 1] : (float)(vn_rng_normal(&rng) * exp2((int)vn_rng_below(&rng, 30)));
+        vn_tensor_set_f64(from, i, x[i]);
+        mpfr_add_d(s, s, x[i], MPFR_RNDN);
+        abs += fabs(x[i]);
+    }
+    const int before = vn_threads_get();
+    vn_sum2_t one[3], two[3];
+    vn_threads_set(1);
+    one[0] = vn_sum2(x, N), one[1] = vn_sum2_abs(x, N), one[2] = vn_sum2_squares(x, N, 1, 0);
+    const vn_sum2_t of = vn_sum2_of(from, 0, N);
+    vn_threads_set(3);
+    two[0] = vn_sum2(x, N), two[1] = vn_sum2_abs(x, N), two[2] = vn_sum2_squares(x, N, 1, 0);
+    vn_threads_set(before);
+    VN_ASSERT(t, memcmp(one, two, sizeof one) == 0);
+    const vn_sum2_t both[2] = {one[0], of};
+    for (int k = 0; k < 2; ++k) {
+        mpfr_sub_d(d, s, both[k].hi, MPFR_RNDN);
+        mpfr_sub_d(d, d, both[k].lo, MPFR_RNDN);
+        VN_ASSERT_LE(t, fabs(mpfr_get_d(d, MPFR_RNDA)), (double)N * (double)N * 0x1p-104 * abs + 0x1p-53 * fabs(both[k].lo));
+        VN_ASSERT_GE(t, both[k].abs, abs * (1 - N * 0x1p-53));
+        VN_ASSERT_LE(t, both[k].abs, abs * (1 + N * 0x1p-51));
+    }
+    mpfr_clears(s, d, (mpfr_ptr)0);
+    vn_tensor_free(from);
+    vn_free(x);
+}
+
 VN_TEST(sums, special_terms) {
     const double x[4] = {1, INFINITY, 2, 3}, y[3] = {INFINITY, -INFINITY, 1}, z[2] = {0x1.fp1023, 0x1.fp1023},
                  w[3] = {0x1.fp1023, 0x1.fp1023, -0x1.fp1023};
@@ -120,5 +160,5 @@ VN_TEST(sums, variance_of_known_orders) {
     }
 }
 
-VN_TEST_MAIN(VN_CASE(sums, totals_beyond_f64), VN_CASE(sums, special_terms), VN_CASE(sums, exactness_is_a_proof),
-             VN_CASE(sums, rows_of_any_axes), VN_CASE(sums, variance_of_known_orders))
+VN_TEST_MAIN(VN_CASE(sums, totals_beyond_f64), VN_CASE(sums, long_sums_in_parts), VN_CASE(sums, special_terms),
+             VN_CASE(sums, exactness_is_a_proof), VN_CASE(sums, rows_of_any_axes), VN_CASE(sums, variance_of_known_orders))

@@ -315,6 +315,51 @@ VN_TEST(uncertain, second_tiers_count_in_fast_regions) {
     }
 }
 
+/* bf16(f32(a + b)) w: the sum is 1 + 2^-8 + 2^-27, which bf16 rounds up, while its f32 rounding is the tie, which goes down; or 1 + 2^-9, far from a
+ * tie: exact again in bf16. */
+VN_TEST(uncertain, rounded_operands_flip) {
+    static const double b[] = {0x1p-8 + 0x1p-27, 0x1p-9};
+    for (int k = 0; k < 2; ++k) {
+        vn_model_t *m;
+        vn_error_t err;
+        vn_contract_t contract;
+        vn_ref_t r = {0};
+        vn_bundle_t inputs = {0};
+        static const char *const names[] = {"a", "b", "w"};
+        const double w = 3, value[] = {1, b[k], w};
+        VN_ASSERT_OK_ERR(t, vn_contract_parse("operand=bf16,accumulator=f32,result=f32", &contract, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_model_new(10, &m, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_model_set_opset(m, "", 14, &err), err);
+        for (int i = 0; i < 3; ++i) {
+            vn_tensor_t *x;
+            VN_ASSERT_OK_ERR(t, vn_tensor_new(VN_F32, 2, (const int64_t[]){1, 1}, &x, &err), err);
+            vn_tensor_set_f64(x, 0, value[i]);
+            VN_ASSERT_OK_ERR(t, vn_graph_add_input(m->graph, names[i], VN_F32, 2, x->dims, &err), err);
+            VN_ASSERT_OK_ERR(t, vn_bundle_add(&inputs, names[i], x, &err), err);
+            vn_tensor_free(x);
+        }
+        VN_ASSERT_OK_ERR(
+            t, vn_graph_add_node(m->graph, "s", "Add", "", 2, (const char *[]){"a", "b"}, 1, (const char *[]){"s"}, NULL, &err), err);
+        VN_ASSERT_OK_ERR(
+            t, vn_graph_add_node(m->graph, "p", "MatMul", "", 2, (const char *[]){"s", "w"}, 1, (const char *[]){"y"}, NULL, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_graph_add_output(m->graph, "y", VN_F32, -1, NULL, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_model_finish(m, &err), err);
+        VN_ASSERT_OK_ERR(t, vn_oracle_region(m, &inputs, &contract, VN_WANT_VARIANCE, &r, &err), err);
+        const double stored = (double)(float)(1 + (double)(float)b[k]), got = vn_round_to(VN_FMT_BF16, stored, VN_RNE, false) * w;
+        VN_ASSERT_LE(t, fabs(got - r.value[0]), r.bound[0]);
+        if (k == 0) {
+            VN_ASSERT_GE(t, fabs(got - r.value[0]), 0x1p-7 * w); /* the flip happened */
+            VN_ASSERT_GE(t, r.var[0], 0x1p-14 * w * w);
+        } else {
+            VN_ASSERT_LT(t, r.bound[0], 0x1p-20);
+            VN_ASSERT_LT(t, r.var[0], 0x1p-40);
+        }
+        vn_ref_free(&r);
+        vn_bundle_free(&inputs);
+        vn_model_free(m);
+    }
+}
+
 VN_TEST_MAIN(VN_CASE(uncertain, chains_true_and_not_vacuous), VN_CASE(uncertain, jumps),
              VN_CASE(uncertain, no_statement_where_there_is_none), VN_CASE(uncertain, second_tiers_count_in_fast_regions),
-             VN_CASE(budget, tiers))
+             VN_CASE(uncertain, rounded_operands_flip), VN_CASE(budget, tiers))
