@@ -1,11 +1,12 @@
 """Ratios against other tools and against the machine, measured in one run.
 
-usage: run.py [PART...] [--json FILE]        parts: machine startup gemm metrics operators vit models (all, in this order)
+usage: run.py [PART...] [--json FILE]        parts: machine startup gemm metrics judge operators vit models (all, in this order)
 
 machine   what was measured on: processor, threads, BLAS settings that the environment carries
 startup   `vernier --version`, best of 20
 gemm      oracle value, bound and variance of a MatMul 1024^3 against the same library's sgemm
-metrics   metrics of two f32 arrays against copying
+metrics   metrics of two f32 arrays, and equality to fingerprint given the oracle's planes (f32, bf16), against copying
+judge     judging a passing operator at --effort quick against its oracle evaluation
 operators one operator of each class against ONNX Runtime's own run and against onnx.reference.ReferenceEvaluator
 vit       `vernier check` of vit_s_focus on both back ends against `polygraphy run ... --onnxrt --onnxrt --onnx-outputs mark all` and one pass
           of onnx.reference.ReferenceEvaluator: seconds and peak memory
@@ -182,6 +183,7 @@ PARTS = {
     "startup": part_startup,
     "gemm": lambda: part_program("bench_gemm"),
     "metrics": lambda: part_program("bench_metrics"),
+    "judge": lambda: part_program("bench_judge"),
     "operators": part_operators,
     "vit": part_vit,
     "models": part_models,

@@ -19,10 +19,22 @@ static const vn_option_row_t openvino_options[] = {
 };
 
 static const vn_option_row_t mutant_options[] = {
-    {"operands", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16"},
-    {"accumulator", VN_OPTION_CHOICE, "f32 f64 f16 bf16"},
-    {"result", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16"},
-    {"association", VN_OPTION_CHOICE, "sequential reversed pairwise lanes8 blocks128 fma"},
+    {"operands", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16 bf16x3 bf16x6"},
+    {"activations", VN_OPTION_CHOICE,
+     "int8-tensor int8-row int8-16 int8-32 int8-64 int8-128 uint8-tensor uint8-row uint8-16 uint8-32 uint8-64 uint8-128"},
+    {"accumulator", VN_OPTION_CHOICE, "f32 f64 f16 bf16 f32-rz f16-rz bf16-rz"},
+    {"result", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16 bf16-rz f16-rz"},
+    {"intermediate", VN_OPTION_CHOICE, "f32 bf16 f16"},
+    {"association", VN_OPTION_CHOICE, "sequential reversed pairwise lanes8 lanes16 blocks128 fma adder16"},
+    {"split", VN_OPTION_CHOICE, "2 4 8 16 32 64"},
+    {"partials", VN_OPTION_CHOICE, "f32 bf16 f16"},
+    {"winograd", VN_OPTION_CHOICE, "2 4 6"},
+    {"variance", VN_OPTION_CHOICE, "two-pass one-pass"},
+    {"softmax", VN_OPTION_CHOICE, "max no-max"},
+    {"quotient", VN_OPTION_CHOICE, "divide reciprocal"},
+    {"functions", VN_OPTION_CHOICE, "libm fast"},
+    {"fault", VN_OPTION_TEXT, NULL},
+    {"node", VN_OPTION_TEXT, NULL},
     {"ftz", VN_OPTION_FLAG, NULL},
     {"daz", VN_OPTION_FLAG, NULL},
     {"threads", VN_OPTION_COUNT, NULL},
@@ -76,10 +88,12 @@ static const vn_backend_info_t infos[N_BACKENDS] = {
     [CUDA] = {.name = "cuda", .summary = "cuBLAS and cuDNN", .options = "", .optional = true},
     [TORCH] = {.name = "torch", .summary = "PyTorch", .options = "", .packages = "torch", .optional = true},
     [MUTANT] = {.name = "mutant",
-                .summary = "the judge's test animal: a CPU back end with a chosen arithmetic and schedule",
-                .options = "operands=f32|tf32-rn|tf32-rz|tf32-rna|bf16|f16 accumulator=f32|f64|f16|bf16 "
-                           "result=f32|tf32-rn|tf32-rz|tf32-rna|bf16|f16 association=sequential|reversed|pairwise|lanes8|blocks128|fma "
-                           "ftz daz threads=N"},
+                .summary = "the judge's test animal: a CPU back end with a chosen arithmetic, schedule and fault",
+                .options = "operands=f32|tf32-rn|tf32-rz|tf32-rna|bf16|f16|bf16x3|bf16x6 activations=[u]int8-tensor|row|16|32|64|128 "
+                           "accumulator=f32|f64|f16|bf16|f32-rz|f16-rz|bf16-rz result=f32|tf32-rn|tf32-rz|tf32-rna|bf16|f16|bf16-rz|f16-rz "
+                           "intermediate=f32|bf16|f16 association=sequential|reversed|pairwise|lanes8|lanes16|blocks128|fma|adder16 "
+                           "split=2..64 partials=f32|bf16|f16 winograd=2|4|6 variance=one-pass softmax=no-max quotient=reciprocal "
+                           "functions=fast fault=ID[:VALUE] node=PATH ftz daz threads=N"},
     [NULL_WORKER] = {.name = "null",
                      .summary = "the smallest complete worker: every output is zero; switches for every way to fail",
                      .options = "exit=STATUS signal=NAME hang silent slow=MS hugememory=MiB few misshapen wrongtype overrun underrun "

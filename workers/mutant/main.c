@@ -1,4 +1,7 @@
-/* main.c -- the back end `mutant`: plain kernels in C with a chosen arithmetic; runs graphs node by node on vn_worker_main. */
+/* main.c -- the back end `mutant`: plain kernels in C with a chosen arithmetic and a chosen fault; runs graphs node by node on vn_worker_main.
+ * Called with --list it prints its operators and its faults instead, one a line, fields separated by tabs.
+ */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,13 +9,14 @@
 #include "vernier/protocol.h"
 
 typedef struct mutant {
-    arithmetic_t arithmetic;
+    animal_t animal;
     int threads;
 } mutant_t;
 
 struct vn_worker_session {
     vn_model_t *model;
     plan_t plan;
+    int runs;
 };
 
 static vn_status_t mutant_start(int argc, char **argv, void **self, vn_error_t *err) {
@@ -21,10 +25,11 @@ static vn_status_t mutant_start(int argc, char **argv, void **self, vn_error_t *
     m->threads = 1;
     for (int i = 0; i < argc; ++i) {
         if (strncmp(argv[i], "threads=", 8) == 0) m->threads = atoi(argv[i] + 8);
-        else if (strcmp(argv[i], "device=cpu") != 0 && strncmp(argv[i], "cache=", 6) != 0 && !mutant_option(&m->arithmetic, argv[i])) {
-            vn_fail(err, VN_ERR_USAGE, "unknown option '%s'", argv[i]);
+        else if (strcmp(argv[i], "device=cpu") != 0 && strncmp(argv[i], "cache=", 6) != 0) {
+            vn_status_t s = animal_option(&m->animal, argv[i], err);
+            if (s == VN_OK) continue;
             vn_free(m);
-            return VN_ERR_USAGE;
+            return s;
         }
     }
     vn_threads_set(m->threads); /* rows and tiles are shared out; no result depends on it */
@@ -36,7 +41,9 @@ static vn_status_t mutant_identity(void *self, vn_text_t *json, vn_error_t *err)
     const mutant_t *m = self;
     vn_text_printf(json, "{\"framework\":\"mutant\",\"version\":\"%s\",\"device\":\"cpu\",\"threads\":%d,\"settings\":{", vn_version(),
                    m->threads);
-    mutant_describe(&m->arithmetic, json);
+    mutant_describe(&m->animal.arithmetic, json);
+    const fault_t *f = &m->animal.fault;
+    if (f->row) vn_text_printf(json, ",\"fault\":\"%s%s%s\"", f->row->name, f->value[0] ? ":" : "", f->value);
     vn_text_add(json, "},\"capabilities\":{\"intermediates\":true,\"strings\":true},");
     vn_worker_library(json, "/proc/self/exe");
     vn_text_add(json, ",\"cpu_features\":");
@@ -45,16 +52,29 @@ static vn_status_t mutant_identity(void *self, vn_text_t *json, vn_error_t *err)
     return json->failed ? vn_fail(err, VN_ERR_NOMEM, "identity: out of memory") : VN_OK;
 }
 
+/* Some node must be of an operator that shows the fault. */
+static vn_status_t check_fault(const mutant_t *m, const plan_t *p, vn_error_t *err) {
+    bool fits = !m->animal.fault.row;
+    for (int i = 0; i < p->n_steps && !fits; ++i)
+        fits = fault_for(&m->animal.fault, p->steps[i].op->name).row &&
+               (!m->animal.node[0] || !strcmp(m->animal.node, p->steps[i].node->path));
+    if (fits) return VN_OK;
+    return vn_fail(err, VN_ERR_UNSUPPORTED, "fault %s: no operator of this model can show it", m->animal.fault.row->name);
+}
+
 static vn_status_t mutant_load(void *self, const vn_load_request_t *rq, vn_worker_session_t **out, vn_error_t *err) {
-    (void)self;
     if (strcmp(rq->format, "onnx") != 0) return vn_fail(err, VN_ERR_UNSUPPORTED, "model format '%s'", rq->format);
     vn_worker_session_t *s = vn_alloc(1, sizeof *s);
     if (!s) return vn_fail(err, VN_ERR_NOMEM, "load: out of memory");
     vn_status_t status = vn_model_parse(rq->bytes, rq->size, "model", rq->folder, &s->model, err);
     if (status == VN_OK) status = plan_make(s->model, &s->plan, err);
     if (status == VN_OK) {
-        *out = s;
-        return VN_OK;
+        status = check_fault(self, &s->plan, err);
+        if (status == VN_OK) {
+            *out = s;
+            return VN_OK;
+        }
+        plan_free(&s->plan);
     }
     vn_model_free(s->model);
     vn_free(s);
@@ -68,6 +88,8 @@ typedef struct execution {
     const plan_t *plan;
     vn_tensor_t **slots;
     bool *wanted; /* asked for by the host: kept to the end */
+    int turn;
+    int64_t changed; /* elements that the fault has changed */
     vn_error_t *err;
 } execution_t;
 
@@ -110,16 +132,10 @@ static vn_status_t run_step(execution_t *e, int index) {
     for (int i = 0; i < n->n_inputs; ++i) in[i] = s->in[i] < 0 ? NULL : e->slots[s->in[i]];
     int n_out = n->n_outputs;
     while (n_out > 1 && s->out[n_out - 1] < 0) --n_out; /* unused trailing outputs are not asked for */
-    call_t c = {.a = &e->m->arithmetic,
-                .node = n,
-                .opset = s->opset,
-                .n_in = n->n_inputs,
-                .n_out = n_out,
-                .in = in,
-                .out = out,
-                .err = e->err,
-                .param = s->op->param};
-    vn_status_t status = s->op->run(&c);
+    int64_t changed = 0;
+    call_t c = {.turn = e->turn, .node = n, .opset = s->opset, .n_in = n->n_inputs, .n_out = n_out, .in = in, .out = out, .err = e->err};
+    vn_status_t status = animal_run(&e->m->animal, s->op, &c, &changed);
+    e->changed += changed;
     for (int i = 0; i < n->n_outputs; ++i) {
         if (status == VN_OK && s->out[i] >= 0) {
             vn_tensor_free(e->slots[s->out[i]]);
@@ -157,7 +173,7 @@ static vn_status_t take_outputs(execution_t *e, vn_run_request_t *rq) {
 
 static vn_status_t mutant_run(void *self, vn_worker_session_t *session, vn_run_request_t *rq, vn_error_t *err) {
     const plan_t *p = &session->plan;
-    execution_t e = {.m = self, .plan = p, .err = err};
+    execution_t e = {.m = self, .plan = p, .turn = session->runs++, .err = err};
     e.slots = vn_alloc((size_t)p->n_slots, sizeof *e.slots);
     e.wanted = vn_alloc((size_t)p->n_slots, sizeof *e.wanted);
     vn_status_t s = e.slots && e.wanted ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "run: out of memory");
@@ -168,6 +184,9 @@ static vn_status_t mutant_run(void *self, vn_worker_session_t *session, vn_run_r
     }
     if (s == VN_OK) s = give_inputs(&e, rq);
     for (int i = 0; i < p->n_steps && s == VN_OK; ++i) s = run_step(&e, i);
+    if (s == VN_OK && e.m->animal.fault.row && e.changed == 0)
+        s = vn_fail(err, VN_ERR_UNSUPPORTED, "fault %s: it changes no element of this model on these operands",
+                    e.m->animal.fault.row->name);
     if (s == VN_OK) s = take_outputs(&e, rq);
     for (int i = 0; e.slots && i < p->n_slots; ++i) vn_tensor_free(e.slots[i]);
     vn_free(e.slots);
@@ -184,7 +203,17 @@ static void mutant_unload(void *self, vn_worker_session_t *s) {
 
 static void mutant_stop(void *self) { vn_free(self); }
 
+static int list(void) {
+    for (int i = 0; mutant_op(i); ++i) printf("operator\t%s\n", mutant_op(i)->name);
+    for (int i = 0; fault_row(i); ++i) {
+        const fault_row_t *f = fault_row(i);
+        printf("fault\t%s\t%s\t%s\t%s\t%s\n", f->name, fault_kind_name(f->kind), f->operators, f->value ? f->value : "-", f->words);
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) return list();
     const vn_worker_ops_t ops = {"mutant", mutant_start, mutant_identity, mutant_load, mutant_run, mutant_unload, mutant_stop};
     return vn_worker_main(argc, argv, &ops);
 }

@@ -1,139 +1,77 @@
-/* op_elementwise.c -- functions of one element, binary operators with broadcasting, comparisons, Clip, Where, Cast. A new one is a row. */
+/* op_elementwise.c -- binary operators with broadcasting, comparisons, Mod, PRelu, Clip, Where, Cast. A new one is a row. */
 #include <math.h>
 #include <string.h>
 
 #include "mutant.h"
 
-/* ---- unary: f32 by the f32 functions of libm, f64 by the double ones ---- */
-
-enum { RELU, ABS, NEG, TANH, EXP, LOG, SQRT, ERF, FLOOR, CEIL, RECIPROCAL, LEAKY_RELU, SIGMOID, HARD_SIGMOID, HARD_SWISH };
-
-typedef double (*unary_fn)(bool wide, double x, const double *p);
-
-#define LIBM(name, single, twin)                               \
-    static double name(bool wide, double x, const double *p) { \
-        (void)p;                                               \
-        return wide ? twin(x) : (double)single((float)x);      \
-    }
-LIBM(f_tanh, tanhf, tanh)
-LIBM(f_exp, expf, exp)
-LIBM(f_log, logf, log)
-LIBM(f_sqrt, sqrtf, sqrt)
-LIBM(f_erf, erff, erf)
-LIBM(f_floor, floorf, floor)
-LIBM(f_ceil, ceilf, ceil)
-LIBM(f_abs, fabsf, fabs)
-
-static double f_neg(bool wide, double x, const double *p) {
-    (void)wide, (void)p;
-    return -x;
-}
-static double f_relu(bool wide, double x, const double *p) {
-    (void)wide, (void)p;
-    return x < 0 ? 0 : x;
-}
-static double f_reciprocal(bool wide, double x, const double *p) {
-    (void)p;
-    return settle(wide, 1 / x);
-}
-static double f_leaky(bool wide, double x, const double *p) { return x < 0 ? settle(wide, p[0] * x) : x; }
-static double f_sigmoid(bool wide, double x, const double *p) { return settle(wide, 1 / settle(wide, 1 + f_exp(wide, -x, p))); }
-static double f_hard_sigmoid(bool wide, double x, const double *p) {
-    const double y = settle(wide, settle(wide, p[0] * x) + p[1]);
-    return y < 0 ? 0 : y > 1 ? 1 : y; /* NaN stays */
-}
-static double f_hard_swish(bool wide, double x, const double *p) { return settle(wide, x * f_hard_sigmoid(wide, x, p)); }
-
-static const struct {
-    unary_fn f;
-    const char *attrs[2];
-    double defaults[2];
-    bool ints; /* exact on integers too */
-} unaries[] = {
-    [RELU] = {f_relu, {0}, {0}, true},
-    [ABS] = {f_abs, {0}, {0}, true},
-    [NEG] = {f_neg, {0}, {0}, true},
-    [TANH] = {f_tanh, {0}, {0}, false},
-    [EXP] = {f_exp, {0}, {0}, false},
-    [LOG] = {f_log, {0}, {0}, false},
-    [SQRT] = {f_sqrt, {0}, {0}, false},
-    [ERF] = {f_erf, {0}, {0}, false},
-    [FLOOR] = {f_floor, {0}, {0}, false},
-    [CEIL] = {f_ceil, {0}, {0}, false},
-    [RECIPROCAL] = {f_reciprocal, {0}, {0}, false},
-    [LEAKY_RELU] = {f_leaky, {"alpha", NULL}, {0.01f, 0}, false},
-    [SIGMOID] = {f_sigmoid, {0}, {0}, false},
-    [HARD_SIGMOID] = {f_hard_sigmoid, {"alpha", "beta"}, {0.2f, 0.5f}, false},
-    [HARD_SWISH] = {f_hard_swish, {0}, {(double)(1.0f / 6.0f), 0.5}, false},
-};
-
-static vn_status_t unary_ints(call_t *c, const vn_tensor_t *x) {
-    int64_t *v = int_plane(c, x);
-    if (!v) return VN_ERR_NOMEM;
-    for (int64_t i = 0; i < x->count; ++i) {
-        const bool negative = v[i] < 0;
-        const int64_t minus = (int64_t)(0 - (uint64_t)v[i]);
-        if (c->param == NEG) v[i] = minus;
-        else if (negative && vn_dtype_kind(x->dtype) == VN_KIND_SIGNED) v[i] = c->param == ABS ? minus : 0;
-    }
-    return put_ints(c, 0, x->dtype, x->rank, x->dims, v);
-}
-
-static vn_status_t run_unary(call_t *c) {
-    VN_TRY(need(c, 0));
-    const vn_tensor_t *x = c->in[0];
-    if (unaries[c->param].ints && vn_dtype_is_int(x->dtype)) return unary_ints(c, x);
-    VN_TRY(need_float(c, 0));
-    double p[2], *v = plane(c, x);
-    if (!v) return VN_ERR_NOMEM;
-    for (int k = 0; k < 2; ++k) {
-        const char *name = unaries[c->param].attrs[k];
-        p[k] = name ? vn_node_float(c->node, name, unaries[c->param].defaults[k]) : unaries[c->param].defaults[k];
-    }
-    const bool wide = is_wide(x->dtype);
-    for (int64_t i = 0; i < x->count; ++i) v[i] = unaries[c->param].f(wide, v[i], p);
-    return put_plane(c, 0, x->dtype, x->rank, x->dims, v);
-}
-
 /* ---- binary ---- */
 
-enum { ADD, SUB, MUL, DIV, POW, MIN, MAX, EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL };
+enum { ADD, SUB, MUL, DIV, POW, MIN, MAX, EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, MOD, P_RELU };
 
-typedef double (*binary_fn)(bool wide, double x, double y);
+typedef double (*binary_fn)(const call_t *c, bool wide, double x, double y);
 typedef int64_t (*binary_int_fn)(bool is_unsigned, int64_t x, int64_t y);
 
-static double b_add(bool w, double x, double y) { return settle(w, x + y); }
-static double b_sub(bool w, double x, double y) { return settle(w, x - y); }
-static double b_mul(bool w, double x, double y) { return settle(w, x * y); }
-static double b_div(bool w, double x, double y) { return settle(w, x / y); }
-static double b_pow(bool w, double x, double y) { return w ? pow(x, y) : (double)powf((float)x, (float)y); }
-static double b_min(bool w, double x, double y) {
+static double b_add(const call_t *c, bool w, double x, double y) {
+    (void)c;
+    return settle(w, x + y);
+}
+static double b_sub(const call_t *c, bool w, double x, double y) {
+    (void)c;
+    return settle(w, x - y);
+}
+static double b_mul(const call_t *c, bool w, double x, double y) {
+    (void)c;
+    return settle(w, x * y);
+}
+static double b_div(const call_t *c, bool w, double x, double y) { return quotient(c, w, x, y); }
+static double b_pow(const call_t *c, bool w, double x, double y) {
+    (void)c;
+    return w ? pow(x, y) : (double)powf((float)x, (float)y);
+}
+static double b_min(const call_t *c, bool w, double x, double y) {
     (void)w;
+    if (faulty(c, F_NAN_IGNORED) && (isnan(x) || isnan(y))) return isnan(x) ? y : x;
     return isnan(x) || x < y ? x : y;
 }
-static double b_max(bool w, double x, double y) {
+static double b_max(const call_t *c, bool w, double x, double y) {
     (void)w;
+    if (faulty(c, F_NAN_IGNORED) && (isnan(x) || isnan(y))) return isnan(x) ? y : x;
     return isnan(x) || x > y ? x : y;
 }
-static double b_equal(bool w, double x, double y) {
-    (void)w;
+static double b_equal(const call_t *c, bool w, double x, double y) {
+    (void)c, (void)w;
     return x == y;
 }
-static double b_less(bool w, double x, double y) {
-    (void)w;
+static double b_less(const call_t *c, bool w, double x, double y) {
+    (void)c, (void)w;
     return x < y;
 }
-static double b_less_equal(bool w, double x, double y) {
-    (void)w;
+static double b_less_equal(const call_t *c, bool w, double x, double y) {
+    (void)c, (void)w;
     return x <= y;
 }
-static double b_greater(bool w, double x, double y) {
-    (void)w;
+static double b_greater(const call_t *c, bool w, double x, double y) {
+    (void)c, (void)w;
     return x > y;
 }
-static double b_greater_equal(bool w, double x, double y) {
-    (void)w;
+static double b_greater_equal(const call_t *c, bool w, double x, double y) {
+    (void)c, (void)w;
     return x >= y;
+}
+
+/* fmod: the sign of the dividend; else that of the divisor. x - y floor(x/y) with a rounded quotient is a fault. */
+static double b_mod(const call_t *c, bool w, double x, double y) {
+    const bool fmod_rule = attr_int(c, "fmod", 0) != 0;
+    if (c->a->reciprocal) {
+        const double q = settle(w, x * settle(w, 1 / y));
+        return settle(w, x - settle(w, y * (fmod_rule ? trunc(q) : floor(q))));
+    }
+    const double r = fmod(x, y);
+    return fmod_rule || r == 0 || (r < 0) == (y < 0) ? r : settle(w, r + y);
+}
+static double b_prelu(const call_t *c, bool w, double x, double y) {
+    (void)c;
+    return x < 0 ? settle(w, x * y) : x;
 }
 
 /* Integers wrap, as two's complement hardware does. */
@@ -153,6 +91,16 @@ static int64_t i_div(bool u, int64_t x, int64_t y) {
     if (y == 0) return 0; /* undefined by the standard; no trap */
     if (u) return (int64_t)((uint64_t)x / (uint64_t)y);
     return y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+}
+static int64_t i_mod(bool u, int64_t x, int64_t y) {
+    if (y == 0 || y == -1) return 0;
+    if (u) return (int64_t)((uint64_t)x % (uint64_t)y);
+    const int64_t r = x % y;
+    return r == 0 || (r < 0) == (y < 0) ? r : r + y;
+}
+static int64_t i_fmod(bool u, int64_t x, int64_t y) {
+    if (y == 0 || y == -1) return 0;
+    return u ? (int64_t)((uint64_t)x % (uint64_t)y) : x % y;
 }
 static bool i_lt(bool u, int64_t x, int64_t y) { return u ? (uint64_t)x < (uint64_t)y : x < y; }
 static int64_t i_min(bool u, int64_t x, int64_t y) { return i_lt(u, x, y) ? x : y; }
@@ -182,8 +130,24 @@ static const struct {
     [LESS] = {b_less, i_less, true, false, false},
     [LESS_EQUAL] = {b_less_equal, i_less_equal, true, false, false},
     [GREATER] = {b_greater, i_greater, true, false, false},
-    [11] = {b_greater_equal, i_greater_equal, true, false, false},
+    [GREATER_EQUAL] = {b_greater_equal, i_greater_equal, true, false, false},
+    [MOD] = {b_mod, i_mod, false, false, false},
+    [P_RELU] = {b_prelu, NULL, false, false, false},
 };
+
+/* y as if its single long axis were the first of the result that has its length; whole where it is not broadcast. */
+static vn_status_t misplaced(const call_t *c, const vn_tensor_t *y, int rank, const int64_t *dims, vn_tensor_t **out) {
+    int64_t shape[VN_MAX_RANK];
+    int d = 0;
+    while (d < rank && dims[d] != y->count) ++d;
+    if (y->count < 2 || d == rank) return refuse(c, "no axis on which the operand could be laid instead");
+    for (int k = 0; k < rank; ++k) shape[k] = k == d ? y->count : 1;
+    vn_tensor_t *view;
+    VN_TRY(vn_tensor_reshape(y, rank, shape, &view, c->err));
+    vn_status_t s = vn_tensor_broadcast(view, rank, dims, out, c->err);
+    vn_tensor_free(view);
+    return s;
+}
 
 /* x op y, both broadcast to dims. */
 static vn_status_t combine(const call_t *c, const vn_tensor_t *x, const vn_tensor_t *y, vn_tensor_t **out) {
@@ -192,14 +156,16 @@ static vn_status_t combine(const call_t *c, const vn_tensor_t *x, const vn_tenso
     VN_TRY(vn_broadcast_shape(x->rank, x->dims, y->rank, y->dims, &rank, dims, c->err));
     vn_tensor_t *xs = NULL, *ys = NULL;
     const vn_dtype_t t = binaries[c->param].compares ? VN_BOOL : x->dtype;
-    call_t one = {.a = c->a, .node = c->node, .n_out = 1, .out = out, .err = c->err};
+    call_t one = {.a = c->a, .fault = c->fault, .node = c->node, .n_out = 1, .out = out, .err = c->err};
     vn_status_t s = vn_tensor_broadcast(x, rank, dims, &xs, c->err);
-    if (s == VN_OK) s = vn_tensor_broadcast(y, rank, dims, &ys, c->err);
+    if (s == VN_OK && faulty(c, F_BROADCAST_AXIS)) s = misplaced(c, y, rank, dims, &ys);
+    else if (s == VN_OK) s = vn_tensor_broadcast(y, rank, dims, &ys, c->err);
     if (s == VN_OK && !vn_dtype_is_float(x->dtype) && binaries[c->param].i) {
         int64_t *a = int_plane(c, xs), *b = int_plane(c, ys);
         const bool u = vn_dtype_kind(x->dtype) != VN_KIND_SIGNED;
+        const binary_int_fn f = c->param == MOD && attr_int(c, "fmod", 0) ? i_fmod : binaries[c->param].i;
         s = a && b ? VN_OK : VN_ERR_NOMEM;
-        for (int64_t i = 0; s == VN_OK && i < xs->count; ++i) a[i] = binaries[c->param].i(u, a[i], b[i]);
+        for (int64_t i = 0; s == VN_OK && i < xs->count; ++i) a[i] = f(u, a[i], b[i]);
         vn_free(b);
         if (s == VN_OK) s = put_ints(&one, 0, t, rank, dims, a);
         else vn_free(a);
@@ -207,7 +173,7 @@ static vn_status_t combine(const call_t *c, const vn_tensor_t *x, const vn_tenso
         double *a = plane(c, xs), *b = plane(c, ys);
         const bool wide = is_wide(x->dtype) || !vn_dtype_is_float(x->dtype);
         s = a && b ? VN_OK : VN_ERR_NOMEM;
-        for (int64_t i = 0; s == VN_OK && i < xs->count; ++i) a[i] = binaries[c->param].f(wide, a[i], b[i]);
+        for (int64_t i = 0; s == VN_OK && i < xs->count; ++i) a[i] = binaries[c->param].f(c, wide, a[i], b[i]);
         vn_free(b);
         if (s == VN_OK) s = put_plane(&one, 0, t, rank, dims, a);
         else vn_free(a);
@@ -254,13 +220,17 @@ static vn_status_t run_clip(call_t *c) {
     const vn_tensor_t *x = c->in[0];
     if (x->dtype == VN_STRING || vn_dtype_kind(x->dtype) == VN_KIND_COMPLEX)
         return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Clip): element type %s", c->node->path, vn_dtype_name(x->dtype));
-    double bound[2] = {vn_node_float(c->node, "min", -INFINITY), vn_node_float(c->node, "max", INFINITY)}, *v = plane(c, x);
+    double bound[2] = {attr_float(c, "min", -INFINITY), attr_float(c, "max", INFINITY)}, *v = plane(c, x);
     if (!v) return VN_ERR_NOMEM;
     for (int k = 1; k <= 2; ++k)
         if (k < c->n_in && c->in[k] && c->in[k]->count == 1) bound[k - 1] = vn_tensor_get_f64(c->in[k], 0);
+    const int first = faulty(c, F_CLIP_ORDER) ? 1 : 0;
     for (int64_t i = 0; i < x->count; ++i) {
-        if (v[i] < bound[0]) v[i] = bound[0];
-        if (v[i] > bound[1]) v[i] = bound[1];
+        if (isnan(v[i]) && faulty(c, F_NAN_IGNORED)) v[i] = bound[0];
+        for (int k = 0; k < 2; ++k) {
+            const int at = k ^ first;
+            if (at ? v[i] > bound[1] : v[i] < bound[0]) v[i] = bound[at];
+        }
     }
     return put_plane(c, 0, x->dtype, x->rank, x->dims, v);
 }
@@ -284,7 +254,25 @@ static vn_status_t run_where(call_t *c) {
     VN_TRY(vn_broadcast_shape(c->in[1]->rank, c->in[1]->dims, c->in[2]->rank, c->in[2]->dims, &rank, dims, c->err));
     VN_TRY(vn_broadcast_shape(c->in[0]->rank, c->in[0]->dims, rank, dims, &rank, dims, c->err));
     vn_tensor_t *cond = NULL, *x = NULL, *y = NULL;
-    vn_status_t s = broadcast_copy(c, c->in[0], rank, dims, &cond);
+    vn_status_t s;
+    if (faulty(c, F_BROADCAST_AXIS)) {
+        vn_tensor_t *view = NULL;
+        s = misplaced(c, c->in[0], rank, dims, &view);
+        if (s == VN_OK) s = vn_tensor_copy(view, &cond, c->err);
+        vn_tensor_free(view);
+    } else {
+        s = broadcast_copy(c, c->in[0], rank, dims, &cond);
+    }
+    if (s == VN_OK && faulty(c, F_OPERAND_TRANSPOSED) && rank >= 2) { /* the memory of the condition read by columns */
+        const int64_t m = dims[rank - 2], n = dims[rank - 1];
+        vn_tensor_t *old = cond;
+        s = vn_tensor_copy(old, &cond, c->err);
+        for (int64_t i = 0; s == VN_OK && i < cond->count; ++i) {
+            const int64_t at = i % (m * n);
+            vn_tensor_set_i64(cond, i, vn_tensor_get_i64(old, i - at + at % n * m + at / n));
+        }
+        vn_tensor_free(old);
+    }
     if (s == VN_OK) s = broadcast_copy(c, c->in[1], rank, dims, &x);
     if (s == VN_OK) s = broadcast_copy(c, c->in[2], rank, dims, &y);
     if (s == VN_OK) {
@@ -306,54 +294,53 @@ static vn_status_t cast_to_float(call_t *c, const vn_tensor_t *x, vn_tensor_t *y
     double *v = vn_alloc((size_t)x->count, sizeof *v);
     if (!v) return no_memory(c);
     vn_tensor_to_f64(x, v);
-    const char *how = vn_node_string(c->node, "round_mode", "up");
+    const char *how = attr_string(c, "round_mode", "up");
     const vn_rounding_t mode = y->dtype != VN_F8E8M0 || strcmp(how, "nearest") == 0 ? VN_RNE : strcmp(how, "up") == 0 ? VN_RU : VN_RZ;
-    const bool saturate = vn_dtype_bits(y->dtype) <= 8 && vn_node_int(c->node, "saturate", 1) != 0;
-    vn_tensor_from_f64(y, v, mode, saturate);
+    const bool saturate = vn_dtype_bits(y->dtype) <= 8 && attr_int(c, "saturate", 1) != 0;
+    if (faulty(c, F_DOUBLE_ROUNDING)) /* by way of the next wider type */
+        vn_round_array(x->dtype == VN_F64 ? VN_FMT_F32 : VN_FMT_F16, VN_RNE, v, x->count);
+    if (c->a->result.format) vn_round_array(c->a->result.format, c->a->result.mode, v, x->count);
+    vn_tensor_from_f64(y, v, faulty(c, F_TRUNCATED_STORE) ? VN_RZ : mode, saturate);
     vn_free(v);
     return VN_OK;
 }
 
+/* An integer as a kernel takes it that extends without the sign, or saturates where it should wrap. */
+static int64_t cast_badly(const call_t *c, vn_dtype_t from, vn_dtype_t to, int64_t v) {
+    if (faulty(c, F_SIGN_EXTENSION) && vn_dtype_kind(from) == VN_KIND_SIGNED && vn_dtype_bits(from) < 64)
+        return v & (((int64_t)1 << vn_dtype_bits(from)) - 1);
+    const int bits = vn_dtype_bits(to);
+    if (!faulty(c, F_SATURATE_I8) || bits >= 64) return v;
+    const bool sign = vn_dtype_kind(to) == VN_KIND_SIGNED;
+    const int64_t most = sign ? ((int64_t)1 << (bits - 1)) - 1 : ((int64_t)1 << bits) - 1, least = sign ? -most - 1 : 0;
+    return v > most ? most : v < least ? least : v;
+}
+
 /* To integers: floats are cut towards zero, integers wrap; to bool: not zero. */
-static void cast_to_int(const vn_tensor_t *x, vn_tensor_t *y) {
+static void cast_to_int(const call_t *c, const vn_tensor_t *x, vn_tensor_t *y) {
     const bool from_float = vn_dtype_is_float(x->dtype), to_bool = y->dtype == VN_BOOL;
     for (int64_t i = 0; i < x->count; ++i) {
         if (to_bool) vn_tensor_set_i64(y, i, from_float ? vn_tensor_get_f64(x, i) != 0 : vn_tensor_get_i64(x, i) != 0);
         else if (from_float) vn_tensor_set_f64(y, i, vn_tensor_get_f64(x, i));
-        else vn_tensor_set_i64(y, i, vn_tensor_get_i64(x, i));
+        else vn_tensor_set_i64(y, i, cast_badly(c, x->dtype, y->dtype, vn_tensor_get_i64(x, i)));
     }
 }
 
 static vn_status_t run_cast(call_t *c) {
     VN_TRY(need(c, 0));
     const vn_tensor_t *x = c->in[0];
-    const int64_t to = vn_node_int(c->node, "to", 0);
+    const int64_t to = attr_int(c, "to", 0);
     if (to <= VN_UNDEFINED || to >= VN_DTYPE_COUNT || to == VN_STRING || x->dtype == VN_STRING ||
         vn_dtype_kind((vn_dtype_t)to) == VN_KIND_COMPLEX || vn_dtype_kind(x->dtype) == VN_KIND_COMPLEX)
         return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Cast): from %s to type %lld", c->node->path, vn_dtype_name(x->dtype),
                        (long long)to);
     VN_TRY(vn_tensor_new((vn_dtype_t)to, x->rank, x->dims, &c->out[0], c->err));
     if (vn_dtype_is_float((vn_dtype_t)to)) return cast_to_float(c, x, c->out[0]);
-    cast_to_int(x, c->out[0]);
+    cast_to_int(c, x, c->out[0]);
     return VN_OK;
 }
 
 static const op_row_t rows[] = {
-    {"Relu", run_unary, RELU},
-    {"Abs", run_unary, ABS},
-    {"Neg", run_unary, NEG},
-    {"Tanh", run_unary, TANH},
-    {"Exp", run_unary, EXP},
-    {"Log", run_unary, LOG},
-    {"Sqrt", run_unary, SQRT},
-    {"Erf", run_unary, ERF},
-    {"Floor", run_unary, FLOOR},
-    {"Ceil", run_unary, CEIL},
-    {"Reciprocal", run_unary, RECIPROCAL},
-    {"LeakyRelu", run_unary, LEAKY_RELU},
-    {"Sigmoid", run_unary, SIGMOID},
-    {"HardSigmoid", run_unary, HARD_SIGMOID},
-    {"HardSwish", run_unary, HARD_SWISH},
     {"Add", run_binary, ADD},
     {"Sub", run_binary, SUB},
     {"Mul", run_binary, MUL},
@@ -366,6 +353,8 @@ static const op_row_t rows[] = {
     {"LessOrEqual", run_binary, LESS_EQUAL},
     {"Greater", run_binary, GREATER},
     {"GreaterOrEqual", run_binary, GREATER_EQUAL},
+    {"Mod", run_binary, MOD},
+    {"PRelu", run_binary, P_RELU},
     {"Not", run_not, 0},
     {"Clip", run_clip, 0},
     {"Where", run_where, 0},

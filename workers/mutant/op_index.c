@@ -8,8 +8,9 @@ static vn_status_t run_gather(call_t *c) {
     VN_TRY(need(c, 1));
     const vn_tensor_t *x = c->in[0], *ix = c->in[1];
     const int bits = vn_dtype_bits(x->dtype);
-    int64_t axis = vn_node_int(c->node, "axis", 0), dims[VN_MAX_RANK];
+    int64_t axis = attr_int(c, "axis", 0), dims[VN_MAX_RANK];
     VN_TRY(fix_axis(c, &axis, x->rank));
+    axis = axis_of(c, axis, x->rank);
     const int rank = x->rank - 1 + ix->rank;
     if (bits < 8 || x->rank == 0 || rank > VN_MAX_RANK)
         return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Gather): %s, result of rank %d", c->node->path, vn_dtype_name(x->dtype), rank);
@@ -20,7 +21,7 @@ static vn_status_t run_gather(call_t *c) {
     if (!index) return VN_ERR_NOMEM;
     vn_status_t s = VN_OK;
     for (int64_t i = 0; i < ix->count && s == VN_OK; ++i) {
-        if (index[i] < 0) index[i] += x->dims[axis];
+        if (index[i] < 0) index[i] = faulty(c, F_NEGATIVE_INDEX) ? 0 : index[i] + x->dims[axis];
         if (index[i] < 0 || index[i] >= x->dims[axis])
             s = vn_fail(c->err, VN_ERR_RANGE, "%s: index %lld", c->node->path, (long long)index[i]);
     }
@@ -62,7 +63,7 @@ static vn_status_t run_nonzero(call_t *c) {
 static vn_status_t run_shape(call_t *c) {
     VN_TRY(need(c, 0));
     const int rank = c->in[0]->rank;
-    int64_t start = vn_node_int(c->node, "start", 0), end = vn_node_int(c->node, "end", rank);
+    int64_t start = attr_int(c, "start", 0), end = attr_int(c, "end", rank);
     start = start < 0 ? start + rank : start;
     end = end < 0 ? end + rank : end;
     start = start < 0 ? 0 : start > rank ? rank : start;
@@ -98,8 +99,8 @@ static vn_status_t run_constant(call_t *c) {
     }
     if (!is_int && !is_float) return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Constant): this form of value", c->node->path);
     VN_TRY(vn_tensor_new(is_int ? VN_I64 : VN_F32, 0, NULL, &c->out[0], c->err));
-    if (is_int) vn_tensor_set_i64(c->out[0], 0, vn_node_int(c->node, "value_int", 0));
-    else vn_tensor_set_f64(c->out[0], 0, vn_node_float(c->node, "value_float", 0));
+    if (is_int) vn_tensor_set_i64(c->out[0], 0, attr_int(c, "value_int", 0));
+    else vn_tensor_set_f64(c->out[0], 0, attr_float(c, "value_float", 0));
     return VN_OK;
 }
 

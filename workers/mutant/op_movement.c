@@ -51,7 +51,7 @@ static vn_status_t run_reshape(call_t *c) {
     const vn_tensor_t *x = c->in[0];
     int64_t *want, n, dims[VN_MAX_RANK], known = 1;
     VN_TRY(int_list(c, 1, "shape", &want, &n));
-    const bool allow_zero = vn_node_int(c->node, "allowzero", 0) != 0;
+    const bool allow_zero = attr_int(c, "allowzero", 0) != 0;
     int open = -1;
     vn_status_t s = n >= 0 && n <= VN_MAX_RANK ? VN_OK : vn_fail(c->err, VN_ERR_SHAPE, "%s: no usable shape", c->node->path);
     for (int d = 0; d < n && s == VN_OK; ++d) {
@@ -108,7 +108,7 @@ static vn_status_t run_unsqueeze(call_t *c) {
 static vn_status_t run_flatten(call_t *c) {
     VN_TRY(need(c, 0));
     const vn_tensor_t *x = c->in[0];
-    int64_t axis = vn_node_int(c->node, "axis", 1);
+    int64_t axis = attr_int(c, "axis", 1);
     if (axis < 0) axis += x->rank;
     if (axis < 0 || axis > x->rank) return vn_fail(c->err, VN_ERR_RANGE, "%s: axis %lld", c->node->path, (long long)axis);
     return reshape(c, 2, (int64_t[]){product_of(x->dims, (int)axis), product_of(x->dims + axis, x->rank - (int)axis)});
@@ -171,7 +171,7 @@ static vn_status_t run_slice(call_t *c) {
 static vn_status_t run_split(call_t *c) {
     VN_TRY(need(c, 0));
     const vn_tensor_t *x = c->in[0];
-    int64_t axis = vn_node_int(c->node, "axis", 0), *sizes, n, start[VN_MAX_RANK] = {0}, length[VN_MAX_RANK], step[VN_MAX_RANK];
+    int64_t axis = attr_int(c, "axis", 0), *sizes, n, start[VN_MAX_RANK] = {0}, length[VN_MAX_RANK], step[VN_MAX_RANK];
     VN_TRY(fix_axis(c, &axis, x->rank));
     VN_TRY(int_list(c, 1, "split", &sizes, &n));
     vn_status_t s =
@@ -194,8 +194,9 @@ static vn_status_t run_concat(call_t *c) {
     for (int k = 0; k < (c->n_in ? c->n_in : 1); ++k) VN_TRY(need(c, k));
     const vn_tensor_t *first = c->in[0];
     const int bits = vn_dtype_bits(first->dtype);
-    int64_t axis = vn_node_int(c->node, "axis", 0), dims[VN_MAX_RANK], total = 0;
+    int64_t axis = attr_int(c, "axis", 0), dims[VN_MAX_RANK], total = 0;
     VN_TRY(fix_axis(c, &axis, first->rank));
+    axis = axis_of(c, axis, first->rank);
     if (bits < 8 || first->rank == 0)
         return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (Concat): %s of rank %d", c->node->path, vn_dtype_name(first->dtype), first->rank);
     for (int k = 0; k < c->n_in; ++k) {

@@ -8,12 +8,13 @@
 enum { AVERAGE, MAXIMUM };
 
 /* What an average divides by: elements inside the image, or with count_include_pad inside image and declared pads. */
-static void count_terms(const windows_t *w, bool include_pad, double *counts) {
+static void count_terms(const windows_t *w, bool include_pad, bool whole, double *counts) {
     int64_t at[MAX_SPATIAL];
     for (int64_t p = 0; p < w->out_size; ++p) {
         unravel(p, w->rank, w->out, at);
         counts[p] = 1;
-        for (int d = 0; d < w->rank; ++d) {
+        if (whole) counts[p] = (double)w->kernel_size;
+        for (int d = 0; d < w->rank && !whole; ++d) {
             int64_t n = 0;
             for (int64_t k = 0; k < w->kernel[d]; ++k) {
                 const int64_t x = at[d] * w->strides[d] + k * w->dilations[d] - w->begin[d];
@@ -33,18 +34,18 @@ typedef struct pool_form {
 
 static vn_status_t pool_channel(const call_t *c, const pool_form_t *f, const double *image, double *y) {
     const windows_t *w = f->w;
-    const double outside = c->param == AVERAGE ? 0 : -INFINITY;
+    const double outside = c->param == AVERAGE || faulty(c, F_PADDING_LEAKS) ? 0 : -INFINITY;
     for (int64_t i = 0; i < w->kernel_size * w->out_size; ++i) f->terms[i] = f->table[i] < 0 ? outside : image[f->table[i]];
     if (c->param == AVERAGE) {
         VN_TRY(sum_rows(c, f->wide, w->kernel_size, w->out_size, f->terms, y));
-        for (int64_t p = 0; p < w->out_size; ++p) y[p] = settle(f->wide, y[p] / f->counts[p]);
+        for (int64_t p = 0; p < w->out_size; ++p) y[p] = quotient(c, f->wide, y[p], f->counts[p]);
         return VN_OK;
     }
     for (int64_t p = 0; p < w->out_size; ++p) {
         y[p] = -INFINITY;
         for (int64_t k = 0; k < w->kernel_size; ++k) {
             const double v = f->terms[k * w->out_size + p];
-            if (isnan(v) || v > y[p]) y[p] = v;
+            if (isnan(v) ? !faulty(c, F_NAN_IGNORED) : v > y[p]) y[p] = v;
         }
     }
     return VN_OK;
@@ -59,7 +60,10 @@ static vn_status_t pool(call_t *c, const windows_t *w) {
     f.terms = vn_alloc((size_t)(w->kernel_size * w->out_size), sizeof *f.terms); /* the product was checked for the table */
     f.counts = vn_alloc((size_t)w->out_size, sizeof *f.counts);
     vn_status_t s = v && y && f.table && f.terms && f.counts ? VN_OK : no_memory(c);
-    if (s == VN_OK) count_terms(w, vn_node_int(c->node, "count_include_pad", 0) != 0, f.counts);
+    if (s == VN_OK) {
+        const bool include = attr_int(c, "count_include_pad", 0) != 0;
+        count_terms(w, include != faulty(c, F_COUNT_INCLUDE_PAD), faulty(c, F_CEIL_DIVISOR), f.counts);
+    }
     for (int64_t i = 0; s == VN_OK && i < dims[0] * dims[1]; ++i) s = pool_channel(c, &f, v + i * w->in_size, y + i * w->out_size);
     vn_free(v);
     vn_free(f.table);

@@ -4,6 +4,26 @@
 
 #include "mutant.h"
 
+vn_status_t refuse(const call_t *c, const char *what) {
+    return vn_fail(c->err, VN_ERR_UNSUPPORTED, "%s (%s): %s", c->node->path, c->node->op, what);
+}
+
+double hidden(const call_t *c, bool wide, double x) {
+    x = settle(wide, x);
+    const rounding_choice_t r = c->a->intermediate;
+    return r.format ? vn_round_to(r.format, x, r.mode, false) : x;
+}
+
+double quotient(const call_t *c, bool wide, double x, double y) {
+    return c->a->reciprocal ? settle(wide, x * settle(wide, 1 / y)) : settle(wide, x / y);
+}
+
+double *room_for(const call_t *c, int64_t n) {
+    double *v = vn_alloc((size_t)n, sizeof *v);
+    if (!v) no_memory(c);
+    return v;
+}
+
 bool is_wide(vn_dtype_t t) { return t == VN_F64; }
 
 vn_status_t no_memory(const call_t *c) { return vn_fail(c->err, VN_ERR_NOMEM, "%s: out of memory", c->node->path); }
@@ -38,6 +58,14 @@ double *plane(const call_t *c, const vn_tensor_t *t) {
     return v;
 }
 
+double *plane_of(const call_t *c, const vn_tensor_t *t, int rank, const int64_t *dims) {
+    vn_tensor_t *view;
+    if (vn_tensor_broadcast(t, rank, dims, &view, c->err) != VN_OK) return NULL;
+    double *v = plane(c, view);
+    vn_tensor_free(view);
+    return v;
+}
+
 int64_t *int_plane(const call_t *c, const vn_tensor_t *t) {
     int64_t *v = vn_alloc((size_t)t->count, sizeof *v);
     if (!v) no_memory(c);
@@ -50,6 +78,8 @@ vn_status_t put_plane(call_t *c, int k, vn_dtype_t t, int rank, const int64_t *d
     vn_status_t s = vn_tensor_new_raw(t, rank, dims, &out, c->err);
     if (s == VN_OK) {
         if (vn_dtype_is_float(t)) {
+            const rounding_choice_t r = c->a->result;
+            if (r.format) vn_round_array(r.format, r.mode, v, out->count);
             if (c->a->ftz) {
                 for (int64_t i = 0; i < out->count; ++i) v[i] = settle(is_wide(t), v[i]);
                 flush(v, out->count, smallest_normal(t));
@@ -99,6 +129,13 @@ vn_status_t fix_axis(const call_t *c, int64_t *axis, int rank) {
         return vn_fail(c->err, VN_ERR_RANGE, "%s (%s): axis %lld is outside rank %d", c->node->path, c->node->op, (long long)*axis, rank);
     if (*axis < 0) *axis += rank;
     return VN_OK;
+}
+
+void unravel(int64_t i, int rank, const int64_t *dims, int64_t *at) {
+    for (int d = rank - 1; d >= 0; --d) {
+        at[d] = i % dims[d];
+        i /= dims[d];
+    }
 }
 
 int64_t product_of(const int64_t *dims, int n) {

@@ -3,11 +3,10 @@
 
 #include <string.h>
 
-void unravel(int64_t i, int rank, const int64_t *dims, int64_t *at) {
-    for (int d = rank - 1; d >= 0; --d) {
-        at[d] = i % dims[d];
-        i /= dims[d];
-    }
+/* The window at this place leaves the image along axis d. */
+static bool leaves(const windows_t *w, int d, int64_t at) {
+    const int64_t first = at * w->strides[d] - w->begin[d];
+    return first < 0 || first + (w->kernel[d] - 1) * w->dilations[d] >= w->in[d];
 }
 
 static int64_t window_index(const windows_t *w, const int64_t *at, const int64_t *k) {
@@ -15,6 +14,7 @@ static int64_t window_index(const windows_t *w, const int64_t *at, const int64_t
     for (int d = 0; d < w->rank; ++d) {
         const int64_t x = at[d] * w->strides[d] + k[d] * w->dilations[d] - w->begin[d];
         if (x < 0 || x >= w->in[d]) return -1;
+        if (w->skip_border && (x == 0 || x == w->in[d] - 1) && leaves(w, d, at[d])) return -1;
         i = i * w->in[d] + x;
     }
     return i;
@@ -59,8 +59,9 @@ vn_status_t windows_read(const call_t *c, const vn_tensor_t *x, const int64_t *k
     VN_TRY(read_list(c, "strides", w->rank, 1, 1, w->strides));
     VN_TRY(read_list(c, "dilations", w->rank, 1, 1, w->dilations));
     VN_TRY(read_list(c, "pads", 2 * w->rank, 0, 0, pads));
-    const char *how = vn_node_string(c->node, "auto_pad", "NOTSET");
-    const bool same = strncmp(how, "SAME_", 5) == 0, ceil_mode = vn_node_int(c->node, "ceil_mode", 0) != 0;
+    const char *how = attr_string(c, "auto_pad", "NOTSET");
+    w->skip_border = faulty(c, F_BORDER_TAPS);
+    const bool same = strncmp(how, "SAME_", 5) == 0, ceil_mode = attr_int(c, "ceil_mode", 0) != 0;
     for (int d = 0; d < w->rank; ++d) {
         w->in[d] = x->dims[d + 2];
         w->kernel[d] = kernel[d];
@@ -70,6 +71,12 @@ vn_status_t windows_read(const call_t *c, const vn_tensor_t *x, const int64_t *k
         w->end[d] = strcmp(how, "VALID") == 0 ? 0 : pads[d + w->rank];
         if (same) pad_same(w, d, strcmp(how, "SAME_UPPER") == 0);
         w->out[d] = count_places(w, d, ceil_mode);
+        if (faulty(c, F_PADS_SWAPPED)) {
+            const int64_t swapped = w->begin[d];
+            w->begin[d] = w->end[d];
+            w->end[d] = swapped;
+        }
+        if (ignored(c, "dilations")) w->dilations[d] = 1; /* places stay as they were counted */
         if (!vn_i64_mul(w->in_size, w->in[d], &w->in_size) || !vn_i64_mul(w->out_size, w->out[d], &w->out_size) ||
             !vn_i64_mul(w->kernel_size, w->kernel[d], &w->kernel_size))
             return vn_fail(c->err, VN_ERR_RANGE, "%s: sizes overflow", c->node->path);
