@@ -10,7 +10,7 @@ extern "C" {
 
 /** One judgement. Strings are owned by the record's arena; NULL = does not apply. NaN = does not apply. */
 typedef struct vn_row {
-    const char *node, *output, *op, *domain, *backend, *mode; /* mode: isolated | in-situ | graph | gradient */
+    const char *node, *output, *op, *domain, *backend, *mode; /* mode: isolated | with-weights | in-situ | graph | gradient */
     const char *declared, *duplicate_of, *cause, *note, *words, *rungs;
     vn_verdict_t verdict;
     int64_t order; /* position of the node in the run, for "first" */
@@ -22,7 +22,7 @@ typedef struct vn_row {
     double first_expected, first_actual;
     uint64_t first_expected_bits, first_actual_bits;
     int deterministic, detection_caught, detection_of;
-    double detection_smallest;
+    double detection_smallest, detection_worst; /* relative error of one element that is noticed: median and worst over elements */
     const char *schedule;
 } vn_row_t;
 

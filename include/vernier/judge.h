@@ -40,7 +40,8 @@ typedef struct vn_finding {
     int deterministic; /* 1 yes, 0 no, -1 not tried */
     int detection_caught, detection_of;
     double detection_smallest; /* smallest relative single-element error that this check flags (median over elements); NaN if none */
-    char rungs[256];           /* what each rung said: "form ok; repeat -; equality 188/400; ..." */
+    double detection_worst;    /* the same of the element about which it says least */
+    char rungs[768];           /* what each rung said: "form ok; repeat -; equality 188/400; ..." */
     char declared[160];        /* the contract in force */
 } vn_finding_t;
 
@@ -93,6 +94,25 @@ typedef struct vn_metrics {
     vn_divergence_t first, worst;
 } vn_metrics_t;
 VN_API vn_status_t vn_metrics(const vn_tensor_t *a, const vn_tensor_t *b, vn_metrics_t *out, vn_error_t *err);
+
+/** A fixed criterion, for those who have one: bits equal, or |candidate - reference| <= absolute + relative |reference|, both finite. */
+typedef struct vn_compare_rule {
+    bool exact;
+    double absolute, relative;
+} vn_compare_rule_t;
+/**
+ * What a criterion says, element by element (format "element comparison semantics, version 1").
+ * Units      max_relative: error over max(|reference|, smallest normal number of its type). rms: over all elements, those that are not finite
+ *            on a side count as 0 in the sum. Maxima run over elements finite on both sides, failed or not. first: flat index of the first
+ *            failure, -1 none; its errors are NaN where a side is not finite.
+ */
+typedef struct vn_comparison {
+    int64_t count, failures, non_finite_failures, first;
+    double max_absolute, max_relative, rms, first_absolute, first_relative;
+} vn_comparison_t;
+/** Errors: SHAPE, DTYPE (real floating-point types only, the same on both sides); NOMEM. */
+VN_API vn_status_t vn_compare(const vn_tensor_t *reference, const vn_tensor_t *candidate, const vn_compare_rule_t *rule,
+                              vn_comparison_t *out, vn_error_t *err);
 
 #ifdef __cplusplus
 }

@@ -41,6 +41,38 @@ VN_API vn_status_t vn_shape_parse(const char *text, vn_shape_arg_t *out, char *n
 VN_API vn_status_t vn_probe_inputs(const vn_model_t *m, uint64_t seed, int n_shapes, const vn_shape_arg_t *shapes, vn_bundle_t *out,
                                    vn_error_t *err);
 
+/* ---- integer ladders (claim LADDER-1): inputs on which every order of summation is exact ---- */
+
+/**
+ * How an operator sums: which operands its terms are made of, and in which unit the result counts.
+ * unit       every term and every partial sum of integers is a multiple of it: 1, alpha (a power of two), 1/terms of a mean.
+ */
+typedef struct vn_ladder_op {
+    int n_factors; /* 1 or 2 operands are multiplied in a term */
+    int factor[2]; /* their inputs */
+    int addend;    /* input that is added, -1: none */
+    bool mean;
+    double unit;
+} vn_ladder_op_t;
+/** False: the node has no exact form of this kind (*why says so, static text). terms: number of terms behind an element. */
+VN_API bool vn_ladder_of(const vn_node_t *n, int64_t terms, vn_ladder_op_t *out, const char **why);
+
+/**
+ * One rung. operand -1: the running sum, sums of magnitudes up to about 2^bits of numbers with at most 7 significant bits; 0 or 1: that
+ * factor needs exactly `bits` significant bits, the rest is so sparse that most sums have a single term.
+ */
+typedef struct vn_ladder {
+    int bits, operand;
+    int64_t terms;
+    uint64_t seed;
+} vn_ladder_t;
+/**
+ * Values for input k of the node, of the type and shape of `like`; *out NULL: this input stays as it is.
+ * Errors     UNSUPPORTED: the type does not hold numbers of so many bits; NOMEM. Ownership: vn_tensor_free.
+ */
+VN_API vn_status_t vn_ladder_fill(const vn_ladder_op_t *op, const vn_ladder_t *rung, int k, const vn_tensor_t *like, vn_tensor_t **out,
+                                  vn_error_t *err);
+
 #ifdef __cplusplus
 }
 #endif

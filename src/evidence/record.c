@@ -44,7 +44,8 @@ vn_row_t *vn_record_row(vn_record_t *r) {
                       .first_expected = NAN,
                       .first_actual = NAN,
                       .deterministic = -1,
-                      .detection_smallest = NAN};
+                      .detection_smallest = NAN,
+                      .detection_worst = NAN};
     return row;
 }
 

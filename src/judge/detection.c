@@ -1,73 +1,101 @@
 /* detection.c -- what would this very check have caught? A catalogue of faults is injected into the actual output and judged again by the
- * cheap rungs (equality, classes, bound). A fault that changes nothing (a swap of equal elements, zeros into zeros) is not caught.
+ * cheap rungs (equality, classes, bound; detection_sums.c: also the fingerprint). A fault that changes nothing (a swap of equal elements, zeros
+ * into zeros) is not caught.
+ *
+ * Claim DETECT-1: a fault counts as caught iff an element that it changes would have been flagged. Of a fault that touches many elements at
+ * most SAMPLE are looked at, evenly spread, so the count is never too high.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge/ladder.h"
+#include "judge/detection.h"
+
+enum { SAMPLE = 2048, QUICK_SAMPLE = 256 };
 
 typedef struct stage {
     const vn_ref_t *ref;
-    const double *x;       /* actual */
-    int64_t n, last, rows; /* last: size of the last axis, rows: the rest */
-    int64_t mid;           /* an element that is not zero, from the middle on */
+    const vn_tensor_t *actual; /* contiguous */
+    int64_t n, last, rows;     /* last: size of the last axis, rows: the rest */
+    int64_t mid;               /* an element that is not zero, from the middle on */
 } stage_t;
 
-/* The faulty output's element i. */
-typedef double (*fault_fn)(const stage_t *s, int64_t i);
+static double at(const stage_t *s, int64_t i) { return vn_tensor_get_f64(s->actual, i); }
 
 static int64_t middle(const stage_t *s) {
     for (int64_t k = 0; k < s->n; ++k) {
         const int64_t i = (s->n / 2 + k) % s->n;
-        if (s->x[i] != 0 && isfinite(s->x[i])) return i;
+        const double x = at(s, i);
+        if (x != 0 && isfinite(x)) return i;
     }
     return s->n / 2;
 }
 
-static double element_ratio(const stage_t *s, int64_t i) { return i == s->mid ? s->x[i] * (1 + 0x1p-6) : s->x[i]; }
-static double element_sign(const stage_t *s, int64_t i) { return i == s->mid ? -s->x[i] : s->x[i]; }
-static double element_zero(const stage_t *s, int64_t i) { return i == s->mid ? 0 : s->x[i]; }
-static double row_zero(const stage_t *s, int64_t i) { return i / s->last == s->rows / 2 ? 0 : s->x[i]; }
-static double row_repeated(const stage_t *s, int64_t i) {
-    const int64_t r = i / s->last;
-    return r == s->rows / 2 ? s->x[((r + 1) % s->rows) * s->last + i % s->last] : s->x[i];
-}
-static double tail_zero(const stage_t *s, int64_t i) { return i % s->last >= s->last - (s->last + 7) / 8 ? 0 : s->x[i]; }
-static double all_zero(const stage_t *s, int64_t i) { return (void)s, (void)i, 0.0; }
+/* The faulty output's element i. */
+typedef double (*fault_fn)(const stage_t *s, int64_t i);
+
+static double element_ratio(const stage_t *s, int64_t i) { return i == s->mid ? at(s, i) * (1 + 0x1p-6) : at(s, i); }
+static double element_sign(const stage_t *s, int64_t i) { return i == s->mid ? -at(s, i) : at(s, i); }
+static double element_zero(const stage_t *s, int64_t i) { return i == s->mid ? 0 : at(s, i); }
+static double row_repeated(const stage_t *s, int64_t i) { return at(s, ((i / s->last + 1) % s->rows) * s->last + i % s->last); }
+static double zero(const stage_t *s, int64_t i) { return (void)s, (void)i, 0.0; }
 static double pair_swapped(const stage_t *s, int64_t i) {
     const int64_t m = s->mid, o = m + 1 < s->n ? m + 1 : m - 1;
-    return o < 0 ? s->x[i] : i == m ? s->x[o] : i == o ? s->x[m] : s->x[i];
+    return o < 0 ? at(s, i) : i == m ? at(s, o) : i == o ? at(s, m) : at(s, i);
 }
-static double shifted(const stage_t *s, int64_t i) { return s->x[(i + 1) % s->n]; }
-static double reversed_rows(const stage_t *s, int64_t i) { return s->x[i - i % s->last + (s->last - 1 - i % s->last)]; }
-static double ratio_fine(const stage_t *s, int64_t i) { return s->x[i] * (1 + 0x1p-10); }
-static double ratio_two(const stage_t *s, int64_t i) { return 2 * s->x[i]; }
+static double shifted(const stage_t *s, int64_t i) { return at(s, (i + 1) % s->n); }
+static double reversed(const stage_t *s, int64_t i) { return at(s, i - i % s->last + (s->last - 1 - i % s->last)); }
+static double ratio_fine(const stage_t *s, int64_t i) { return at(s, i) * (1 + 0x1p-10); }
+static double ratio_two(const stage_t *s, int64_t i) { return 2 * at(s, i); }
 static double rounded_bf16(const stage_t *s, int64_t i) {
-    return vn_round_to(s->ref->dtype == VN_BF16 ? VN_FMT_F8E5M2 : VN_FMT_BF16, s->x[i], VN_RNE, true);
+    return vn_round_to(s->ref->dtype == VN_BF16 ? VN_FMT_F8E5M2 : VN_FMT_BF16, at(s, i), VN_RNE, true);
 }
-static double stale_tile(const stage_t *s, int64_t i) { return i % s->last < 8 && i / s->last < 8 ? s->x[s->n - 1 - i] : s->x[i]; }
+static double stale(const stage_t *s, int64_t i) { return at(s, s->n - 1 - i); }
 
-/* local: the fault touches the middle element and its neighbours only */
+/* Which elements a fault changes: `count` of them, the k-th at pick(s, k). */
+typedef enum where { ELEMENT, ROW, TAIL, TILE, ALL } where_t;
+
+static int64_t reach(const stage_t *s, where_t w) {
+    const int64_t tail = (s->last + 7) / 8, side = s->last < 8 ? s->last : 8;
+    switch (w) {
+    case ELEMENT: return s->n < 3 ? s->n : 3;
+    case ROW: return s->last;
+    case TAIL: return tail * s->rows;
+    case TILE: return side * (s->rows < 8 ? s->rows : 8);
+    default: return s->n;
+    }
+}
+
+static int64_t pick(const stage_t *s, where_t w, int64_t k) {
+    const int64_t tail = (s->last + 7) / 8, side = s->last < 8 ? s->last : 8;
+    switch (w) {
+    case ELEMENT: return (s->mid > 0 ? s->mid - 1 : 0) + k < s->n ? (s->mid > 0 ? s->mid - 1 : 0) + k : s->n - 1;
+    case ROW: return s->rows / 2 * s->last + k;
+    case TAIL: return k / tail * s->last + s->last - tail + k % tail;
+    case TILE: return k / side * s->last + k % side;
+    default: return k;
+    }
+}
+
 static const struct {
     const char *name;
     fault_fn fault;
-    bool local;
+    where_t where;
 } catalogue[] = {
-    {"one element x (1 + 2^-6)", element_ratio, true},
-    {"sign of one element", element_sign, true},
-    {"one element zero", element_zero, true},
-    {"one row zero", row_zero, false},
-    {"one row repeated", row_repeated, false},
-    {"tail of the last axis zero", tail_zero, false},
-    {"all zero", all_zero, false},
-    {"two neighbours swapped", pair_swapped, true},
-    {"shifted by one", shifted, false},
-    {"last axis reversed", reversed_rows, false},
-    {"all x (1 + 2^-10)", ratio_fine, false},
-    {"all x 2", ratio_two, false},
-    {"rounded to bf16", rounded_bf16, false},
-    {"stale 8 x 8 tile", stale_tile, false},
+    {"one element x (1 + 2^-6)", element_ratio, ELEMENT},
+    {"sign of one element", element_sign, ELEMENT},
+    {"one element zero", element_zero, ELEMENT},
+    {"one row zero", zero, ROW},
+    {"one row repeated", row_repeated, ROW},
+    {"tail of the last axis zero", zero, TAIL},
+    {"all zero", zero, ALL},
+    {"two neighbours swapped", pair_swapped, ELEMENT},
+    {"shifted by one", shifted, ALL},
+    {"last axis reversed", reversed, ALL},
+    {"all x (1 + 2^-10)", ratio_fine, ALL},
+    {"all x 2", ratio_two, ALL},
+    {"rounded to bf16", rounded_bf16, ALL},
+    {"stale 8 x 8 tile", stale, TILE},
 };
 enum { FAULTS = sizeof catalogue / sizeof *catalogue };
 
@@ -80,38 +108,27 @@ double vn_room(const vn_ref_t *r, int64_t i) {
     return b + vn_ref_own(r, i);
 }
 
-static bool caught(const stage_t *s, const vn_dtype_t t, fault_fn fault, bool local) {
-    const vn_format_t f = vn_format_of(t);
-    const int64_t begin = local && s->mid > 0 ? s->mid - 1 : 0, end = local && s->mid + 2 < s->n ? s->mid + 2 : s->n;
-    for (int64_t i = begin; i < end; ++i) {
-        double x = fault(s, i);
-        if (f == VN_FMT_F32) x = (float)x;
-        else if (f != VN_FMT_NONE) x = vn_round_to(f, x, VN_RNE, false);
-        if (x == s->x[i] || (isnan(x) && isnan(s->x[i]))) continue;
-        const double limit = vn_room(s->ref, i);
-        if (limit < 0) return true;
-        if (isinf(limit)) continue;
-        const double y = s->ref->value ? s->ref->value[i] : vn_tensor_get_f64(s->ref->tensor, i);
-        if (!isfinite(x) || !isfinite(y)) return true;
-        if (fabs(x - y) > limit) return true;
-    }
-    return false;
+bool vn_would_flag(const vn_ref_t *r, int64_t i, double actual, double faulty) {
+    const vn_format_t f = vn_format_of(r->dtype);
+    double x = faulty;
+    if (f == VN_FMT_F32) x = (float)x;
+    else if (f != VN_FMT_NONE) x = vn_round_to(f, x, VN_RNE, false);
+    if (x == actual || (isnan(x) && isnan(actual))) return false;
+    const double limit = vn_room(r, i);
+    if (limit < 0) return true;
+    if (isinf(limit)) return false;
+    const double y = r->value ? r->value[i] : vn_tensor_get_f64(r->tensor, i);
+    return !isfinite(x) || !isfinite(y) || fabs(x - y) > limit;
 }
 
-/* Lost terms of a sum, from the bound itself: E = n u T, so an average term is E / (n^2 u) and an eighth of them, of random signs,
- * E / (n u) sqrt(n / 8) / n. A loss is caught where it exceeds the room of some element. */
-static int lost_terms(const vn_case_t *c, int64_t count) {
-    const vn_contract_t k = vn_contract_resolve(c->q->contract, c->ref->dtype);
-    const double n = (double)c->ref->terms, u = vn_format_info(k.accumulator)->u;
-    bool one = false, many = false;
-    for (int64_t i = 0; i < count && !(one && many); ++i) {
-        const double limit = vn_room(c->ref, i), e = c->ref->bound[i];
-        if (limit <= 0 || isinf(limit)) continue;
-        const double total = e / (n * u);
-        one |= total / n > limit;
-        many |= total * sqrt(n / 8) / n > limit;
+static bool caught(const stage_t *s, int f, int64_t sample) {
+    const where_t w = catalogue[f].where;
+    const int64_t n = reach(s, w), step = n / sample | 1; /* odd: rows of even length do not hide their other half */
+    for (int64_t k = 0; k < n; k += step) {
+        const int64_t i = pick(s, w, k);
+        if (vn_would_flag(s->ref, i, at(s, i), catalogue[f].fault(s, i))) return true;
     }
-    return one + many;
+    return false;
 }
 
 /* Would another operand have been noticed? All floats x (1 + 2^-6), the oracle again, against the room of this judgement. */
@@ -135,7 +152,7 @@ static vn_status_t operand_fault(const vn_case_t *c, bool *noticed, vn_error_t *
             for (int j = 0; j < n; ++j) in[j] = j == k ? changed : q->inputs[j];
             vn_question_t other = *q;
             other.inputs = in;
-            if (vn_question_oracle(&other, q->contract, VN_WANT_VALUE, refs, &why) == VN_OK && refs[c->k].value &&
+            if (vn_question_oracle(&other, q->contract, VN_WANT_VALUE | VN_WANT_PLAIN, refs, &why) == VN_OK && refs[c->k].value &&
                 refs[c->k].count == c->ref->count)
                 for (int64_t i = 0; i < c->ref->count && !*noticed; ++i) {
                     const double limit = vn_room(c->ref, i), shift = fabs(refs[c->k].value[i] - c->ref->value[i]);
@@ -158,56 +175,52 @@ static int by_value(const void *a, const void *b) {
 
 /* Median over elements of (bound + own) / |y|: the relative change of one element from which this check speaks. */
 static double smallest(const vn_ref_t *r, int64_t n) {
-    enum { SAMPLE = 2048 };
-    double *v = vn_alloc(SAMPLE, sizeof *v), m = NAN;
-    int64_t used = 0, step = n / SAMPLE + 1;
-    if (!v || !r->value) {
-        vn_free(v);
-        return NAN;
-    }
-    for (int64_t i = 0; i < n && used < SAMPLE; i += step) {
+    enum { ELEMENTS = 255 };
+    double v[ELEMENTS];
+    int64_t used = 0;
+    if (!r->value) return NAN;
+    const int64_t step = (n / ELEMENTS + 1) | 1;
+    for (int64_t i = 0; i < n && used < ELEMENTS; i += step) {
         if (!isfinite(r->value[i]) || r->value[i] == 0) continue;
         double b = vn_room(r, i);
         if (b < 0) b = vn_format_of(r->dtype) != VN_FMT_NONE ? vn_ulp(vn_format_of(r->dtype), r->value[i]) : 0;
         v[used++] = b / fabs(r->value[i]);
     }
-    if (used) {
-        qsort(v, (size_t)used, sizeof *v, by_value);
-        m = v[used / 2];
-    }
-    vn_free(v);
-    return m;
+    if (!used) return NAN;
+    qsort(v, (size_t)used, sizeof *v, by_value);
+    return v[used / 2];
+}
+
+/* The same of the element about which the check says least. Where bits must be equal, one ulp of a normal number is at most 2u of it. */
+static double worst(const vn_case_t *c) {
+    const vn_ref_t *r = c->ref;
+    const vn_format_t f = vn_format_of(r->dtype);
+    if (!r->value || f == VN_FMT_NONE) return NAN;
+    if (!r->bound || r->demand_equal) return 2 * vn_format_info(f)->u;
+    return c->m.weakest > 0 ? c->m.weakest : NAN;
 }
 
 vn_status_t vn_detection(vn_case_t *c, vn_error_t *err) {
     const vn_tensor_t *t = c->actual;
+    vn_finding_t *f = c->f;
     const int64_t n = t->count;
-    c->f->detection_of = FAULTS;
-    c->f->detection_caught = 0;
-    c->f->detection_smallest = smallest(c->ref, n);
     const vn_kind_t kind = vn_dtype_kind(t->dtype);
-    if (n == 0 || kind == VN_KIND_STRING || kind == VN_KIND_COMPLEX) {
-        c->f->detection_of = 0;
-        return VN_OK;
-    }
-    double *x = vn_alloc((size_t)n, sizeof *x);
-    if (!x) return vn_fail(err, VN_ERR_NOMEM, "no memory for %lld elements", (long long)n);
-    vn_tensor_to_f64(t, x);
-    stage_t s = {.ref = c->ref, .x = x, .n = n, .last = t->rank && t->dims[t->rank - 1] ? t->dims[t->rank - 1] : 1};
+    f->detection_of = f->detection_caught = 0;
+    f->detection_smallest = f->detection_worst = NAN;
+    if (n == 0 || kind == VN_KIND_STRING || kind == VN_KIND_COMPLEX) return VN_OK;
+    f->detection_smallest = smallest(c->ref, n);
+    f->detection_worst = worst(c);
+    stage_t s = {.ref = c->ref, .actual = t, .n = n, .last = t->rank && t->dims[t->rank - 1] ? t->dims[t->rank - 1] : 1};
     s.rows = n / s.last;
     s.mid = middle(&s);
-    for (int k = 0; k < FAULTS; ++k) c->f->detection_caught += caught(&s, t->dtype, catalogue[k].fault, catalogue[k].local);
-    vn_free(x);
-    if (c->ref->terms > 1 && c->ref->bound) {
-        c->f->detection_of += 2;
-        c->f->detection_caught += lost_terms(c, n);
-    }
-    if (c->f->detection_caught == 0 &&
-        c->ref->value) { /* all of the result may be cancellation: ask for the operands before saying uninformative */
+    f->detection_of = FAULTS;
+    for (int k = 0; k < FAULTS; ++k) f->detection_caught += caught(&s, k, c->q->effort == VN_EFFORT_QUICK ? QUICK_SAMPLE : SAMPLE);
+    VN_TRY(vn_detection_sums(c, err));
+    if (f->detection_caught == 0 && c->ref->value) { /* all of the result may be cancellation: ask for the operands first */
         bool noticed;
         VN_TRY(operand_fault(c, &noticed, err));
-        c->f->detection_of += 1;
-        c->f->detection_caught += noticed;
+        f->detection_of += 1;
+        f->detection_caught += noticed;
     }
     return VN_OK;
 }

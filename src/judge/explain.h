@@ -50,8 +50,21 @@ bool vn_explain_fits(const vn_explain_t *e, int64_t i, double x);
 /** Expected element j, put at place i, gives the actual element i: moved values are compared with the room of their source. */
 bool vn_explain_moved(const vn_explain_t *e, int64_t i, int64_t j);
 
+/**
+ * Offers (VN_NAME_VARIANT) a result that was computed apart from the oracle: y2[i] must fit every actual element, and some wrong element must
+ * say something. room[i]: largest distance of element i; NULL: the contract's room of the element, widened by the store of a larger number.
+ * Equality where the contract demands it. *held may be NULL. Not for strings and complex numbers (then nothing is offered).
+ */
+void vn_explain_plane(vn_explain_t *e, const double *y2, const double *room, vn_verdict_t verdict, const char *cause, bool *held,
+                      const char *fmt, ...) VN_PRINTF(7, 8);
+
 /** Every question that fails rung 7's arithmetics. Sets cause and words of c->f if a name was found; the verdict of the offer is used. */
 vn_status_t vn_explain(vn_case_t *c, vn_error_t *err);
+/** The same, but only another computation that gives the whole result is good enough (VN_NAME_VARIANT): for rung 7, beside a wide arithmetic. */
+vn_status_t vn_explain_variant(vn_case_t *c, bool *named, vn_error_t *err);
+
+/** A pass of a region that differs by whole steps of a step function inside: cause, note and words say so (discrete-step); the verdict stays. */
+void vn_note_step(vn_case_t *c);
 
 /* ---- variants: the same question with another computation ---- */
 
@@ -61,12 +74,13 @@ vn_status_t vn_explain(vn_case_t *c, vn_error_t *err);
  */
 typedef struct vn_variant {
     vn_explain_t *e;
-    vn_model_t *model;        /* of a region: a private clone; NULL: a node question */
-    vn_node_t *node;          /* of the clone, or a copy of the question's */
-    int index;                /* of the node in the clone's graph; -1: a node question */
-    const vn_value_t **given; /* VN_VARIANT_INPUTS operands as they stand now, borrowed; NULL: absent, or (region) computed by another node */
+    vn_model_t *model; /* of a region: a private clone; NULL: a node question */
+    vn_node_t *node;   /* of the clone, or a copy of the question's */
+    int index;         /* of the node in the clone's graph; -1: a node question */
+    const vn_value_t *
+        *given; /* VN_VARIANT_INPUTS operands as they stand now, borrowed; NULL: absent, or (region) computed by another node */
     const vn_contract_t *contract; /* the question's, or that of vn_variant_contract */
-    vn_contract_t changed; /* private, as the rest */
+    vn_contract_t changed;         /* private, as the rest */
     bool edited;
     void *saved;
 } vn_variant_t;
@@ -82,6 +96,8 @@ bool vn_variant_is(const vn_variant_t *v, const char *domain, const char *op);
 int64_t vn_variant_version(const vn_variant_t *v);
 /** Operand k if its values are known: given inputs and initialisers. NULL else. */
 const vn_tensor_t *vn_variant_operand(const vn_variant_t *v, int k);
+/** Type and shape of operand k, also where another node of a region computes it. False: absent, not a tensor, or not known. dims: VN_MAX_RANK. */
+bool vn_variant_shape(vn_variant_t *v, int k, vn_dtype_t *type, int *rank, int64_t *dims);
 
 /* Edits. Errors: NOMEM, INTERNAL. */
 vn_status_t vn_variant_int(vn_variant_t *v, const char *attr, int64_t x, vn_error_t *err);
@@ -95,6 +111,8 @@ vn_status_t vn_variant_input(vn_variant_t *v, int k, vn_tensor_t *t, vn_error_t 
 enum { VN_VARIANT_INPUTS = 16 };
 /** The node becomes another operator (of ai.onnx, or domain). */
 vn_status_t vn_variant_op(vn_variant_t *v, const char *domain, const char *op, vn_error_t *err);
+/** The node's only output becomes its operand k as it is: the node is left out of the computation. */
+vn_status_t vn_variant_bypass(vn_variant_t *v, int k, vn_error_t *err);
 /** Evaluate under another contract than the question's. */
 void vn_variant_contract(vn_variant_t *v, const vn_contract_t *c);
 /** Takes all edits back. */

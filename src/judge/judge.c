@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "judge/coherence.h"
 #include "judge/explain.h"
 
 void vn_rung(vn_finding_t *f, const char *fmt, ...) {
@@ -193,6 +194,7 @@ static bool follows_reading(vn_case_t *c) {
         if (!vn_reading_holds(&c->ref->readings[r], c->actual)) continue;
         c->f->verdict = VN_SPEC_OPEN;
         snprintf(c->f->note, sizeof c->f->note, "%s", c->ref->readings[r].name);
+        if (!strchr(c->ref->readings[r].name, ' ')) snprintf(c->f->cause, sizeof c->f->cause, "%s", c->ref->readings[r].name); /* an id */
         snprintf(c->f->words, sizeof c->f->words, "The operator's text leaves this open; the result follows the reading '%s'.",
                  c->ref->readings[r].name);
         return true;
@@ -304,11 +306,19 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
         odd = c->print.verdict == VN_PRINT_RMS ? c->print.rms > scale * c->print.rms_limit : c->print.z_max > scale * c->print.z_limit;
         vn_rung(f, "twins x %.3g", scale);
     }
+    vn_coherence_t together = {0};
+    if (!odd && m->outside == 0 && m->unequal) {
+        VN_TRY(vn_coherence(c, &together, err));
+        if (together.tried && !together.found) vn_rung(f, "coherence none");
+        if (together.found)
+            vn_rung(f, "%s: %.2g of the error, p < e^%.0f, twins %.2g", together.what, together.share, together.log_p, together.twins);
+        odd = together.found;
+    }
     if (m->outside == 0 && m->unequal && !floats && follows_reading(c)) return VN_OK;
     if (m->outside == 0 && !odd) {
         if (floats && m->voids == m->count && m->count > 0 && m->unequal) {
             f->verdict = VN_UNINFORMATIVE;
-            snprintf(f->note, sizeof f->note, "the bound makes no statement about any element");
+            vn_uninformative(c, f->note, sizeof f->note);
         } else if (!floats && m->voids && m->unequal) {
             f->verdict = VN_SPEC_OPEN;
             snprintf(f->note, sizeof f->note, "the standard gives no value for %lld elements", (long long)m->voids);
@@ -327,8 +337,9 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
         }
         if (floats && f->detection_of && f->detection_caught == 0 && m->count > 0 && vn_verdict_passes(f->verdict)) {
             f->verdict = VN_UNINFORMATIVE;
-            snprintf(f->note, sizeof f->note, "this check would have caught none of the %d catalogued faults", f->detection_of);
+            vn_uninformative(c, f->note, sizeof f->note);
         }
+        vn_note_step(c);
         return VN_OK;
     }
     if (follows_reading(c)) return VN_OK;
@@ -340,6 +351,13 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     if (m->outside) {
         f->verdict = VN_BUG;
         describe_failure(c);
+    } else if (together.found) {
+        f->verdict = VN_SUSPECT;
+        snprintf(
+            f->words, sizeof f->words,
+            "Inside the bound (%.3g of it), yet %s: %.0f %% of the error is common (correct orders on this data: %.0f %%), by chance with "
+            "a probability below 1e%.0f; no hypothesis fits.",
+            m->worst_ratio, together.what, 100 * together.share, 100 * together.twins, together.log_p / log(10));
     } else {
         f->verdict = VN_SUSPECT;
         snprintf(f->words, sizeof f->words, "Inside the bound (%.3g of it), yet %s: %.3g against a limit of %.3g; no hypothesis fits.",
@@ -403,7 +421,8 @@ static vn_status_t judge_one(const vn_question_t *q, int k, vn_op_class_t cls, v
                         .max_abs_error = NAN,
                         .impact = NAN,
                         .oracle_over_bound = NAN,
-                        .detection_smallest = NAN};
+                        .detection_smallest = NAN,
+                        .detection_worst = NAN};
     f->first.expected = f->first.actual = NAN;
     vn_contract_describe(q->contract, f->declared, sizeof f->declared);
     vn_case_t c = {.q = q, .k = k, .ref = &q->refs[k], .cls = cls, .f = f};

@@ -16,8 +16,9 @@ typedef struct vn_measure {
     int64_t voids;                               /* elements about which the bound says nothing */
     int64_t first_unequal, first_outside, worst; /* flat indices or -1 */
     double worst_ratio;                          /* largest error / (bound + own error) over judged elements */
-    double max_abs, max_abs_outside, sum_abs2, sum_y2;
+    double max_abs, max_abs_outside, sum_y2;
     double oracle_ratio; /* largest own error / bound */
+    double weakest;      /* largest (bound + own) / |value| over values that are not zero: the element about which the check says least */
     /* fingerprint material, over elements with a variance */
     int64_t sigmas;
     double sum_z2, sum_clipped, sum_signed, sum_signed2, z_max;
@@ -67,6 +68,9 @@ bool vn_same_bits(const vn_tensor_t *a, int64_t i, const vn_tensor_t *b, int64_t
 double vn_room(const vn_ref_t *r, int64_t i);
 /** Injected faults against the cheap rungs: caught of tried, smallest relative single-element error. */
 vn_status_t vn_detection(vn_case_t *c, vn_error_t *err);
+
+/** The note of a check that could not have failed: the reason, and an input that would inform. */
+void vn_uninformative(const vn_case_t *c, char *out, size_t size);
 
 /** Recurrent layers: findings that are open or pass are replaced by those of the single steps (claim JUDGE-3). */
 vn_status_t vn_judge_steps(const vn_question_t *q, vn_finding_t *findings, vn_error_t *err);

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "judge/ladder.h"
+#include "judge/measure_block.h"
 
-enum { CHUNK = 1 << 14 };
+enum { CHUNK = 1 << 14 }; /* a multiple of VN_BLOCK */
 
 double vn_clip_z(void) {
     static double z;                        /* the same value whoever computes it */
@@ -19,7 +20,7 @@ double vn_clip_z(void) {
 typedef struct pass {
     const vn_ref_t *ref;
     const vn_tensor_t *actual; /* contiguous */
-    const double *x;           /* actual as f64; NULL for strings */
+    bool numbers;              /* neither strings nor complex */
     vn_measure_t *parts;       /* one a chunk: summed in order, so the thread count does not matter */
 } pass_t;
 
@@ -73,11 +74,12 @@ static void beyond_all(vn_measure_t *m, int64_t i) {
     m->worst = i;
 }
 
-static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
+/* `value`: element i of actual as f64; 0 for strings and complex numbers. */
+static void element(const pass_t *p, int64_t i, double value, vn_measure_t *m) {
     const vn_ref_t *r = p->ref;
     bool equal = bits_equal(p->actual, r->tensor, i);
     const bool is_float = vn_dtype_is_float(r->dtype);
-    const double x = p->x ? p->x[i] : 0, y = r->value ? r->value[i] : is_float ? vn_tensor_get_f64(r->tensor, i) : 0;
+    const double x = value, y = r->value ? r->value[i] : is_float ? vn_tensor_get_f64(r->tensor, i) : 0;
     const uint8_t flags = r->flags ? r->flags[i] : 0;
     if (!equal && is_float && isnan(x) && isnan(vn_tensor_get_f64(r->tensor, i))) equal = true; /* NaN payloads are free */
     if (!equal && r->undecided && bits_equal(p->actual, r->either, i)) equal = true; /* as right as the oracle can tell (claim PREC-5) */
@@ -87,10 +89,9 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
     }
     bool good = equal;
     if (!is_float) {
-        if (p->x && r->dtype != VN_STRING) {
+        if (p->numbers) {
             const double due = vn_tensor_get_f64(r->tensor, i), e = fabs(x - due);
             m->sum_y2 += due * due;
-            m->sum_abs2 += e * e;
             if (e > m->max_abs) m->max_abs = e;
             if (r->bound) { /* integers that a standard fixes up to a few steps */
                 const double ratio = r->bound[i] > 0 ? e / r->bound[i] : e > 0 ? INFINITY : 0;
@@ -120,10 +121,10 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
     } else {
         const double e = fabs(x - y), own = r->value ? vn_ref_own(r, i) : 0x1p-52 * fabs(y), bound = r->bound ? r->bound[i] : 0;
         m->sum_y2 += y * y;
-        m->sum_abs2 += e * e;
         if (e > m->max_abs) m->max_abs = e;
         if ((flags & VN_EL_VOID) || isinf(bound)) m->voids++;
         if (r->bound && isfinite(bound) && bound > 0 && own / bound > m->oracle_ratio) m->oracle_ratio = own / bound;
+        if (r->bound && y != 0 && !(flags & VN_EL_VOID) && (bound + own) / fabs(y) > m->weakest) m->weakest = (bound + own) / fabs(y);
         if (!good) {
             const double room = bound + own, ratio = room > 0 ? e / room : e > 0 ? INFINITY : 0;
             if (!isinf(bound) && ratio > m->worst_ratio) {
@@ -167,7 +168,13 @@ static void element(const pass_t *p, int64_t i, vn_measure_t *m) {
 static void run_chunk(void *ctx, int64_t begin, int64_t end) {
     pass_t *p = ctx;
     vn_measure_t m = {.first_unequal = -1, .first_outside = -1, .worst = -1};
-    for (int64_t i = begin; i < end; ++i) element(p, i, &m);
+    double x[VN_BLOCK] = {0};
+    for (int64_t at = begin; at < end; at += VN_BLOCK) {
+        const int64_t n = end - at < VN_BLOCK ? end - at : VN_BLOCK;
+        if (p->numbers) vn_block_load(p->actual, at, n, x);
+        if (p->numbers && n == VN_BLOCK && vn_block_measure(p->ref, p->actual, at, x, &m)) continue;
+        for (int64_t i = 0; i < n; ++i) element(p, at + i, x[i], &m);
+    }
     p->parts[begin / CHUNK] = m;
 }
 
@@ -184,7 +191,6 @@ static void add(vn_measure_t *a, const vn_measure_t *b) {
     a->zero_extra += b->zero_extra;
     a->voids += b->voids;
     a->sigmas += b->sigmas;
-    a->sum_abs2 += b->sum_abs2;
     a->sum_y2 += b->sum_y2;
     a->sum_z2 += b->sum_z2;
     a->sum_clipped += b->sum_clipped;
@@ -200,30 +206,25 @@ static void add(vn_measure_t *a, const vn_measure_t *b) {
     if (b->max_abs_outside > a->max_abs_outside) a->max_abs_outside = b->max_abs_outside;
     if (b->z_max > a->z_max) a->z_max = b->z_max;
     if (b->oracle_ratio > a->oracle_ratio) a->oracle_ratio = b->oracle_ratio;
+    if (b->weakest > a->weakest) a->weakest = b->weakest;
 }
 
 vn_status_t vn_measure(const vn_ref_t *ref, const vn_tensor_t *actual, vn_measure_t *out, vn_error_t *err) {
     *out = (vn_measure_t){.count = actual->count, .first_unequal = -1, .first_outside = -1, .worst = -1};
     vn_tensor_t *flat = NULL;
-    double *x = NULL;
     vn_measure_t *parts = NULL;
     (void)vn_clip_z(); /* before threads ask */
     const int64_t n = actual->count, chunks = n / CHUNK + 1;
     vn_status_t s = vn_tensor_contiguous(actual, &flat, err);
-    if (s == VN_OK && flat->dtype != VN_STRING && flat->dtype != VN_C64 && flat->dtype != VN_C128) {
-        x = vn_alloc((size_t)(n ? n : 1), sizeof *x);
-        if (x) vn_tensor_to_f64(flat, x);
-    }
-    parts = vn_alloc((size_t)chunks, sizeof *parts);
-    if (s == VN_OK && (!parts || (!x && flat->dtype != VN_STRING && flat->dtype != VN_C64 && flat->dtype != VN_C128)))
+    if (s == VN_OK && !(parts = vn_alloc((size_t)chunks, sizeof *parts)))
         s = vn_fail(err, VN_ERR_NOMEM, "no memory for %lld elements", (long long)n);
     if (s == VN_OK) {
-        pass_t p = {.ref = ref, .actual = flat, .x = x, .parts = parts};
+        const bool numbers = flat->dtype != VN_STRING && flat->dtype != VN_C64 && flat->dtype != VN_C128;
+        pass_t p = {.ref = ref, .actual = flat, .numbers = numbers, .parts = parts};
         vn_parallel(n, CHUNK, run_chunk, &p);
         for (int64_t c = 0; c * CHUNK < n; ++c) add(out, &parts[c]);
     }
     vn_free(parts);
-    vn_free(x);
     vn_tensor_free(flat);
     return s;
 }

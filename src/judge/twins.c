@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "judge/ladder.h"
+#include "judge/coherence.h"
 
 enum { SAMPLE = 48, MAX_TERMS = 1 << 21 };
 
@@ -45,53 +45,86 @@ static double blocks(vn_format_t f, const double *x, int64_t n) {
     return s;
 }
 
-vn_status_t vn_twin_scale(vn_case_t *c, double *scale, vn_error_t *err) {
-    static double (*const orders[])(vn_format_t, const double *, int64_t) = {sequential, reversed, lanes, blocks};
-    enum { ORDERS = sizeof orders / sizeof *orders };
+/* What the operator multiplies its sums with (1/n of a mean, alpha): the ratio of result and sum, if it is the same for all elements. */
+static double factor_of(const vn_ref_t *r, const int64_t *at, int64_t n, const double *sums, const double *sizes) {
+    int64_t most = -1;
+    for (int64_t i = 0; i < n; ++i)
+        if (most < 0 || fabs(sums[i]) > fabs(sums[most])) most = i;
+    if (most < 0 || sums[most] == 0) return 1;
+    const double factor = r->value[at[most]] / sums[most];
+    for (int64_t i = 0; i < n; ++i) /* both sides are oracle values of f32 operands or wider sums: far closer than 2^-30 of their terms */
+        if (!(fabs(r->value[at[i]] - factor * sums[i]) <= 0x1p-30 * fabs(factor) * sizes[i])) return 1;
+    return fabs(factor);
+}
+
+vn_status_t vn_twin_errors(const vn_case_t *c, const int64_t *at, int64_t n, double (*errors)[VN_TWIN_ORDERS], bool *known,
+                           vn_error_t *err) {
+    static double (*const orders[VN_TWIN_ORDERS])(vn_format_t, const double *, int64_t) = {sequential, reversed, lanes, blocks};
     const vn_question_t *q = c->q;
-    *scale = 1;
-    if (!q->node || !c->ref->var || !c->ref->value) return VN_OK;
     vn_terms_t *t;
     vn_error_t why;
+    *known = false;
     const vn_status_t opened = vn_terms_open(q->model, q->node, q->inputs, q->contract, &t, &why);
     if (opened == VN_ERR_NOMEM) return vn_fail(err, opened, "no memory");
-    if (opened != VN_OK) {
-        *scale = INFINITY; /* nothing to compare with: the fingerprint is void, the bound decides */
-        return VN_OK;
-    }
+    if (opened != VN_OK) return VN_OK;
     const vn_format_t f = vn_contract_resolve(q->contract, c->ref->dtype).accumulator;
-    double *x = vn_alloc(MAX_TERMS, sizeof *x), sum2[ORDERS] = {0};
-    int64_t used = 0;
-    vn_status_t s = x ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
-    const int64_t n = c->ref->count, step = n / SAMPLE + 1;
-    for (int64_t i = 0; i < n && s == VN_OK; i += step) {
+    double *x = vn_alloc(MAX_TERMS, sizeof *x), *sums = vn_alloc((size_t)n + 1, sizeof *sums),
+           *sizes = vn_alloc((size_t)n + 1, sizeof *sizes);
+    vn_status_t s = x && sums && sizes ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
+    *known = s == VN_OK;
+    for (int64_t i = 0; i < n && s == VN_OK; ++i) {
         int64_t terms;
-        if (!(c->ref->var[i] > 0)) continue;
-        s = vn_terms_get(t, c->k, i, x, MAX_TERMS, &terms, &why);
+        s = vn_terms_get(t, c->k, at[i], x, MAX_TERMS, &terms, &why);
+        if (s == VN_ERR_NOMEM) {
+            vn_fail(err, s, "no memory");
+            break;
+        }
         if (s != VN_OK || terms > MAX_TERMS) {
             s = VN_OK;
-            used = 0;
+            *known = false;
             break;
         }
         double exact = 0, lost = 0; /* compensated: the terms' own sum, whatever the operator does with it afterwards */
+        sizes[i] = 0;
         for (int64_t k = 0; k < terms; ++k) {
             const double sum = exact + x[k], z = sum - exact;
             lost += (exact - (sum - z)) + (x[k] - z);
             exact = sum;
+            sizes[i] += fabs(x[k]);
         }
         exact += lost;
-        for (int o = 0; o < ORDERS; ++o) {
-            const double e = orders[o](f, x, terms) - exact;
-            sum2[o] += e * e / c->ref->var[i];
-        }
-        used++;
+        sums[i] = exact;
+        for (int o = 0; o < VN_TWIN_ORDERS; ++o) errors[i][o] = orders[o](f, x, terms) - exact;
     }
-    if (s == VN_OK && !used) *scale = INFINITY;
-    for (int o = 0; o < ORDERS && used; ++o) {
-        const double r = sqrt(sum2[o] / (double)used);
-        if (r > *scale) *scale = r;
-    }
+    *known = *known && s == VN_OK;
+    const double factor = *known ? factor_of(c->ref, at, n, sums, sizes) : 1;
+    for (int64_t i = 0; *known && i < n; ++i)
+        for (int o = 0; o < VN_TWIN_ORDERS; ++o) errors[i][o] *= factor;
+    vn_free(sums);
+    vn_free(sizes);
     vn_free(x);
     vn_terms_close(t);
     return s;
+}
+
+vn_status_t vn_twin_scale(vn_case_t *c, double *scale, vn_error_t *err) {
+    *scale = 1;
+    if (!c->q->node || !c->ref->var || !c->ref->value) return VN_OK;
+    int64_t at[SAMPLE] = {0}, used = 0;
+    double errors[SAMPLE][VN_TWIN_ORDERS], sum2[VN_TWIN_ORDERS] = {0};
+    const int64_t n = c->ref->count, step = n / SAMPLE + 1;
+    for (int64_t i = 0; i < n; i += step)
+        if (c->ref->var[i] > 0) at[used++] = i;
+    bool known;
+    VN_TRY(vn_twin_errors(c, at, used, errors, &known, err));
+    if (!known || !used) {
+        *scale = INFINITY; /* nothing to compare with: the fingerprint is void, the bound decides */
+        return VN_OK;
+    }
+    for (int o = 0; o < VN_TWIN_ORDERS; ++o) {
+        for (int64_t i = 0; i < used; ++i) sum2[o] += errors[i][o] * errors[i][o] / c->ref->var[at[i]];
+        const double r = sqrt(sum2[o] / (double)used);
+        if (r > *scale) *scale = r;
+    }
+    return VN_OK;
 }

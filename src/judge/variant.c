@@ -67,6 +67,37 @@ const vn_tensor_t *vn_variant_operand(const vn_variant_t *v, int k) {
     return v->given[k]->tensor;
 }
 
+bool vn_variant_shape(vn_variant_t *v, int k, vn_dtype_t *type, int *rank, int64_t *dims) {
+    const vn_question_t *q = v->e->c->q;
+    const vn_tensor_t *t = vn_variant_operand(v, k);
+    if (t) {
+        *type = t->dtype;
+        *rank = t->rank;
+        memcpy(dims, t->dims, sizeof t->dims);
+        return true;
+    }
+    if (q->node || k < 0 || k >= v->node->n_inputs || !*v->node->inputs[k]) return false;
+    vn_bundle_t in = {0};
+    vn_inferred_t all = {0};
+    vn_error_t why = {0};
+    vn_status_t s = VN_OK;
+    for (int i = 0; i < q->model->graph->n_inputs && s == VN_OK; ++i)
+        if (q->inputs[i] && q->inputs[i]->kind == VN_VALUE_TENSOR)
+            s = vn_bundle_add(&in, q->model->graph->inputs[i].name, q->inputs[i]->tensor, &why);
+    if (s == VN_OK) s = vn_oracle_infer(q->model, &in, &all, &why);
+    const vn_inferred_value_t *found = s == VN_OK ? vn_inferred_find(&all, v->node->inputs[k]) : NULL;
+    bool known = found && found->kind == VN_TYPE_TENSOR && found->dtype != VN_UNDEFINED && found->rank >= 0;
+    for (int d = 0; known && d < found->rank; ++d) known = found->dims[d] >= 0;
+    if (known) {
+        *type = found->dtype;
+        *rank = found->rank;
+        memcpy(dims, found->dims, sizeof found->dims);
+    }
+    vn_inferred_free(&all);
+    vn_bundle_free(&in);
+    return known;
+}
+
 vn_status_t vn_variant_int(vn_variant_t *v, const char *attr, int64_t x, vn_error_t *err) {
     VN_TRY(begin(v, err));
     return vn_node_set_int(((saved_t *)v->saved)->scratch, v->node, attr, x, err);
@@ -127,6 +158,17 @@ vn_status_t vn_variant_op(vn_variant_t *v, const char *domain, const char *op, v
     v->node->domain = vn_arena_strdup(((saved_t *)v->saved)->scratch->arena, domain);
     v->node->op = vn_arena_strdup(((saved_t *)v->saved)->scratch->arena, op);
     return v->node->domain && v->node->op ? VN_OK : nomem(err);
+}
+
+vn_status_t vn_variant_bypass(vn_variant_t *v, int k, vn_error_t *err) {
+    if (k < 0 || k >= v->node->n_inputs || v->node->n_outputs != 1)
+        return vn_fail(err, VN_ERR_INTERNAL, "a variant cannot leave out %s by operand %d", v->node->op, k);
+    VN_TRY(vn_variant_op(v, "", "Identity", err));
+    v->node->inputs[0] = v->node->inputs[k];
+    v->given[0] = v->given[k];
+    v->node->n_inputs = 1;
+    v->node->n_attrs = 0;
+    return VN_OK;
 }
 
 void vn_variant_contract(vn_variant_t *v, const vn_contract_t *c) {
@@ -196,6 +238,7 @@ static vn_status_t holds(const vn_explain_t *e, const vn_ref_t *r, bool *held, v
     for (int64_t i = 0; i < e->n && !*held; ++i) {
         if (!e->wrong[i] || (r->flags && (r->flags[i] & VN_EL_VOID))) continue;
         const double room = vn_room(r, i), y = e->y[i];
+        if (isinf(room)) continue; /* no statement */
         *held = room < 0 || !isfinite(y) || !isfinite(e->x[i]) || room < fabs(e->x[i] - y);
     }
     return VN_OK;

@@ -63,8 +63,8 @@ static json_t *divergence(const vn_row_t *r) {
 
 static json_t *detection(const vn_row_t *r) {
     if (!r->detection_of) return json_null();
-    return json_pack("{s:i, s:i, s:o}", "caught", r->detection_caught, "of", r->detection_of, "smallest_relative",
-                     number(r->detection_smallest));
+    return json_pack("{s:i, s:i, s:o, s:o}", "caught", r->detection_caught, "of", r->detection_of, "smallest_relative",
+                     number(r->detection_smallest), "smallest_relative_worst", number(r->detection_worst));
 }
 
 static json_t *deterministic(int d) { return d < 0 ? json_null() : json_boolean(d); }

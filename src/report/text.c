@@ -100,37 +100,41 @@ static double median(double *v, int n) {
 
 static void table_line(const screen_t *s, const char *backend, const char *mode) {
     const vn_record_t *r = s->r;
-    int count[VN_VERDICT_COUNT] = {0}, rows = 0, n = 0, of = 0;
+    int count[VN_VERDICT_COUNT] = {0}, rows = 0, n = 0;
     double *caught = vn_alloc((size_t)r->n_rows + 1, sizeof *caught), *small = vn_alloc((size_t)r->n_rows + 1, sizeof *small);
+    double *of = vn_alloc((size_t)r->n_rows + 1, sizeof *of), worst = 0;
     int k = 0;
     for (int i = 0; i < r->n_rows; ++i) {
         const vn_row_t *row = &r->rows[i];
         if (strcmp(row->backend, backend) != 0 || strcmp(row->mode, mode) != 0) continue;
         count[row->verdict]++;
         rows++;
-        if (caught && row->detection_of) {
-            caught[n++] = row->detection_caught;
-            of = row->detection_of;
+        if (caught && of && row->detection_of) {
+            caught[n] = row->detection_caught;
+            of[n++] = row->detection_of;
+            if (row->detection_worst > worst) worst = row->detection_worst;
             if (small && isfinite(row->detection_smallest)) small[k++] = row->detection_smallest;
         }
     }
     if (rows) {
         const int open = count[VN_UNINFORMATIVE] + count[VN_UNSUPPORTED] + count[VN_CRASHED] + count[VN_TIMEOUT] + count[VN_NOT_RUN];
-        vn_text_printf(s->out, "%-22.22s %-9s %6d %9d %10d %9d %8d %5d %11d", backend, mode, count[VN_EXACT], count[VN_REPLAYED],
-                       count[VN_EXPLAINED] + count[VN_SPEC_OPEN], count[VN_CONTRACT_MISMATCH], count[VN_SUSPECT],
-                       count[VN_BUG] + count[VN_NONDETERMINISTIC], open);
+        vn_text_printf(s->out, "%-22.22s %-9s %6d %9d %10d %9d %8d %5d %11d", backend, strcmp(mode, "with-weights") == 0 ? "weights" : mode,
+                       count[VN_EXACT], count[VN_REPLAYED], count[VN_EXPLAINED] + count[VN_SPEC_OPEN], count[VN_CONTRACT_MISMATCH],
+                       count[VN_SUSPECT], count[VN_BUG] + count[VN_NONDETERMINISTIC], open);
         if (n) {
-            vn_text_printf(s->out, "   %g of %d", median(caught, n), of);
+            vn_text_printf(s->out, "   %g of %g", median(caught, n), median(of, n));
             if (k) vn_text_printf(s->out, ", %.1e", median(small, k));
+            if (k && worst > 0) vn_text_printf(s->out, " (worst %.1e)", worst);
         }
         vn_text_add(s->out, "\n");
     }
     vn_free(caught);
     vn_free(small);
+    vn_free(of);
 }
 
 static void table(const screen_t *s) {
-    static const char *const modes[] = {"isolated", "in-situ", "graph", "gradient"};
+    static const char *const modes[] = {"isolated", "with-weights", "in-situ", "graph", "gradient"};
     const vn_record_t *r = s->r;
     vn_text_printf(s->out, "\n%-32s %6s %9s %10s %9s %8s %5s %11s   %s\n", "", "exact", "replayed", "explained", "mismatch", "suspect",
                    "bug", "not decided", "caught, one element from (median)");

@@ -93,10 +93,10 @@ static vn_status_t run(vn_study_t *s, vn_error_t *err) {
     s->record->seeded = o->inputs_path == NULL;
     s->record->seed = o->seed;
     s->total_steps = s->model->graph->n_nodes;
-    /* 10^-6 per run, shared by node x output x back end x mode x test (bounds.md, calculus 1) */
+    /* 10^-6 per run, shared by node x output x back end x mode (isolated, with weights, in situ) x test (bounds.md, calculus 1) */
     int64_t outputs = 0;
     for (int i = 0; i < s->model->graph->n_nodes; ++i) outputs += s->model->graph->nodes[i].n_outputs;
-    s->alpha = VN_RUN_ALPHA / ((double)(outputs + 1) * o->n_backends * 2 * 3);
+    s->alpha = VN_RUN_ALPHA / ((double)(outputs + 1) * o->n_backends * 3 * 3);
     VN_TRY(open_backends(s, err));
     VN_TRY(vn_study_isolated(s, err));
     for (int b = 0; b < s->n_backends; ++b)
@@ -106,6 +106,10 @@ static vn_status_t run(vn_study_t *s, vn_error_t *err) {
         s->record->backends[b].peak_bytes = vn_worker_peak_bytes(s->backends[b].worker);
         const int restarts = vn_worker_restarts(s->backends[b].worker);
         if (restarts) VN_TRY(vn_record_note(s->record, "%s: its process was started anew %d times", s->backends[b].text, restarts));
+        if (s->backends[b].not_probed)
+            VN_TRY(vn_record_note(s->record,
+                                  "%s: integer probes were run on %lld failing operators, not on %lld more (--effort normal does)",
+                                  s->backends[b].text, (long long)s->backends[b].probed, (long long)s->backends[b].not_probed));
     }
     for (int a = 0; a < s->n_backends; ++a)
         for (int b = a + 1; b < s->n_backends; ++b) VN_TRY(compare_pair(s, &s->backends[a], &s->backends[b]));

@@ -78,6 +78,7 @@ vn_status_t vn_row_from(vn_record_t *r, const vn_finding_t *f, const char *path,
     row->detection_caught = f->detection_caught;
     row->detection_of = f->detection_of;
     row->detection_smallest = f->detection_smallest;
+    row->detection_worst = f->detection_worst;
     if (isfinite(f->oracle_over_bound) && f->oracle_over_bound > r->oracle_over_bound) r->oracle_over_bound = f->oracle_over_bound;
     return VN_OK;
 }

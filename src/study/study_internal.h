@@ -8,11 +8,12 @@
 
 typedef struct vn_backend {
     vn_spec_t spec;
-    const char *text;    /* as given */
-    vn_worker_t *worker; /* NULL: could not be started */
-    int index;           /* in record->backends */
-    vn_hint_t hint;      /* hypotheses that held so far */
-    vn_bundle_t ends;    /* outputs of the unobserved run of the whole graph */
+    const char *text;           /* as given */
+    vn_worker_t *worker;        /* NULL: could not be started */
+    int index;                  /* in record->backends */
+    vn_hint_t hint;             /* hypotheses that held so far */
+    vn_bundle_t ends;           /* outputs of the unobserved run of the whole graph */
+    int64_t probed, not_probed; /* operators that rung 8 asked, and those left out at effort quick */
 } vn_backend_t;
 
 /** One operator of the trajectory, isolated. Owns its inputs and refs. */
@@ -67,6 +68,12 @@ vn_status_t vn_record_model(vn_record_t *r, const vn_model_t *m, const vn_bundle
 int64_t vn_peak_resident(void);
 /* isolated.c */
 vn_status_t vn_study_isolated(vn_study_t *s, vn_error_t *err);
+/* weights.c */
+/** Judges a product of the top graph once more, together with the operators that unpack its weights; rows of mode `with-weights`. Nothing where it has no such weights. */
+vn_status_t vn_study_weights(vn_study_t *s, const vn_step_t *step, const char *path, vn_error_t *err);
+/* probes.c */
+/** Rung 8 for an isolated operator that was judged: integer ladders through the worker. Adds to rungs and words; may change the verdict. */
+vn_status_t vn_study_probe(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, vn_finding_t *f, vn_error_t *err);
 /* whole.c */
 vn_status_t vn_study_whole(vn_study_t *s, vn_backend_t *b, vn_error_t *err);
 

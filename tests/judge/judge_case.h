@@ -10,7 +10,7 @@
 #include "support/vn_test.h"
 #include "vernier/judge.h"
 
-enum { JC_MAX = 6 };
+enum { JC_MAX = 9 };
 
 typedef struct jc {
     vn_model_t *model;
@@ -26,7 +26,9 @@ typedef struct jc {
     vn_error_t err;
 } jc_t;
 
-static const char *const jc_in_names[JC_MAX] = {"a", "b", "c", "d", "e", "f"}, *const jc_out_names[JC_MAX] = {"y", "z", "w", "v", "u", "t"};
+static const char *const jc_in_names[JC_MAX] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"}, *const jc_out_names[JC_MAX] = {"y", "z", "w",
+                                                                                                                             "v", "u", "t",
+                                                                                                                             "s", "r", "q"};
 #define JC_DIMS(...) ((const int64_t[]){__VA_ARGS__, -1})
 
 static inline int jc_rank(const int64_t *dims) {

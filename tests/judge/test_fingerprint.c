@@ -97,6 +97,30 @@ VN_TEST(fingerprint, speaks_only_where_it_has_a_model) {
     VN_ASSERT_EQ(t, vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, 1e-6).verdict, VN_PRINT_EXTREME);
 }
 
+/* The rms of few elements: the limit is Chernoff's bound for squares clipped to [0, C^2] with a mean of 9, by bisection and by hand. */
+VN_TEST(fingerprint, rms_of_few_elements) {
+    enum { FEW = 12 };
+    double value[FEW], var[FEW];
+    for (int i = 0; i < FEW; ++i) {
+        value[i] = 1 + 0.37 * i;
+        var[i] = 1;
+    }
+    const double top = vn_clip_z() * vn_clip_z();
+    vn_ref_t r = {.terms = 100, .count = FEW, .value = value, .var = var};
+    vn_measure_t m = {.sigmas = FEW, .sum_z2 = FEW * 1e4, .sum_clipped = FEW * top, .z_max = 12};
+    const double alpha = 1e-6;
+    const vn_fingerprint_t f = vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, alpha);
+    const double x = f.rms_limit * f.rms_limit / top, base = 9 / top;
+    VN_ASSERT_EQ(t, f.verdict, VN_PRINT_RMS); /* all of twelve different sums far out: no order gives that */
+    VN_ASSERT_LT(t, x, 1);
+    VN_ASSERT_LE(t, fabs(FEW * (x * log(x / base) + (1 - x) * log((1 - x) / (1 - base))) - log(3 / alpha)), 1e-6);
+    for (int i = 0; i < FEW; ++i) value[i] = ldexp(i & 1 ? -1.5 : 1.5, i); /* one sum, turned and scaled: no twelve witnesses */
+    VN_ASSERT_EQ(t, vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, alpha).verdict, VN_PRINT_OK);
+    for (int i = 0; i < FEW; ++i) value[i] = 1 + 0.37 * i;
+    m.sum_clipped = FEW * 0.5 * top; /* half of them */
+    VN_ASSERT_EQ(t, vn_fingerprint(&r, &m, VN_CLASS_CONTRACTION, alpha).verdict, VN_PRINT_OK);
+}
+
 /* ---- data for which independence of roundings fails: correct sequential sums must pass nevertheless ---- */
 
 static void correct_sum_passes(vn_test_t *t, const double *x, int64_t rows, int64_t n, const char *what) {
@@ -183,5 +207,5 @@ VN_TEST(twins, scale_is_one_where_the_model_holds) {
 
 VN_TEST_MAIN(VN_CASE(fingerprint, chernoff_limits), VN_CASE(fingerprint, no_alarm_on_correct_sums),
              VN_CASE(fingerprint, rounded_operands_inside_the_bound), VN_CASE(fingerprint, speaks_only_where_it_has_a_model),
-             VN_CASE(twins, few_values_constant_rows_and_stagnation_are_no_suspects), VN_CASE(twins, do_not_excuse_a_fault),
-             VN_CASE(twins, scale_is_one_where_the_model_holds))
+             VN_CASE(fingerprint, rms_of_few_elements), VN_CASE(twins, few_values_constant_rows_and_stagnation_are_no_suspects),
+             VN_CASE(twins, do_not_excuse_a_fault), VN_CASE(twins, scale_is_one_where_the_model_holds))

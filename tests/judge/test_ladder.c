@@ -203,9 +203,15 @@ static void transposed(double *x) {
 static void all_zero(double *x) { memset(x, 0, COUNT * sizeof *x); }
 
 static const fault_t faults[] = {
-    {"dropped term", "", drop_term, 13},  {"swapped rows", "", swap_rows, 16},       {"zero tile", "zeros", zero_tile, 20},
-    {"NaN", "nan-produced", one_nan, 17}, {"infinity", "inf-produced", one_inf, 17}, {"sign of one element", "", sign, 30},
-    {"constant ratio", "", ratio, -1},    {"transposed", "", transposed, -1},        {"all zero", "zeros", all_zero, 0},
+    {"dropped term", "term-dropped", drop_term, 13},
+    {"swapped rows", "permuted", swap_rows, 16},
+    {"zero tile", "zeros", zero_tile, 20},
+    {"NaN", "nan-produced", one_nan, 17},
+    {"infinity", "inf-produced", one_inf, 17},
+    {"sign of one element", "", sign, 30},
+    {"constant ratio", "constant-ratio", ratio, -1},
+    {"transposed", "transposed", transposed, -1},
+    {"all zero", "zeros", all_zero, 0},
 };
 
 VN_TEST(ladder, injected_faults_are_bugs_with_their_cause) {
@@ -221,7 +227,7 @@ VN_TEST(ladder, injected_faults_are_bugs_with_their_cause) {
         VN_ASSERT_GT(t, f->outside, 0);
         VN_ASSERT_GT(t, f->error_over_bound, 1);
         VN_ASSERT_GT(t, f->impact, 0);
-        VN_ASSERT_HAS(t, f->words, "outside the bound; first at [");
+        VN_ASSERT_HAS(t, f->words, "first at [");
         if (faults[i].first >= 0) {
             VN_ASSERT_EQ(t, f->first.index, faults[i].first);
             VN_ASSERT_EQ(t, f->first.at[0], faults[i].first / N);
