@@ -54,9 +54,11 @@ typedef struct vn_hint {
 
 /** Which hypotheses rung 7 asks where the contract does not explain a result. */
 typedef enum vn_ask {
-    VN_ASK_ALL,    /* those that held before (see hint), then all others */
-    VN_ASK_HINTED, /* only those that held before: the caller has more to try first */
-    VN_ASK_NONE    /* none: the caller only asks whether the contract explains it */
+    VN_ASK_ALL,         /* those that held before (see hint), then all others */
+    VN_ASK_HINTED,      /* only those that held before: the caller has more to try first */
+    VN_ASK_NONE,        /* none: the caller only asks whether the contract explains it */
+    VN_ASK_ARITHMETICS, /* as ALL, but wrong results get no names of their own (semantic, structural): there is more to try first */
+    VN_ASK_NAMES        /* only such names */
 } vn_ask_t;
 
 /**

@@ -24,7 +24,7 @@ typedef struct vn_arith {
     bool typical;    /* the typical element is off under the contract */
     double margin;   /* ln(1 / alpha) */
     double choices;  /* ln of the number of parameters among which the source in question let the data choose; taken off its likelihood */
-    double deadline; /* vn_now() after which no further source is asked */
+    double deadline; /* vn_spent() after which no further source is asked */
     int source;      /* number of the one that is asked, for the hint */
     int tried;
     bool cut;

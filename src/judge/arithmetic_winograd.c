@@ -325,7 +325,7 @@ vn_status_t vn_arith_winograd(vn_arith_t *a, vn_error_t *err) {
     c.f = pw;
     c.bias = pb;
     for (int k = 0; k < TILES * count && s == VN_OK && vn_arith_time(a); ++k) {
-        if (vn_now() + cost(&c, k / count, &modes[k % count]) > a->deadline) {
+        if (vn_spent() + cost(&c, k / count, &modes[k % count]) > a->deadline) {
             a->cut = true;
             break;
         }

@@ -9,6 +9,9 @@
  * taken off first (bounds.md, calculus 7). Values y that repeat are the same sum twice: their number divides the exponent.
  * Claim COHERE-2: it accuses only if the common part is at least SHARE of the error, and correct orders of summation of this very data (twins)
  * show less than half of that: so data whose roundings are not independent cannot accuse.
+ * Claim COHERE-3: only a factor common to the whole output accuses. Within a channel, a row or a lane correct kernels do share offsets: if the sum begins
+ * with the terms that all windows have in common (a constant border, a saturated channel), all begin with the same roundings. Seen at p < e^-200 in
+ * a convolution whose integer probes are exact (docs/findings.md, 28). There the finding is a note.
  */
 #include <math.h>
 #include <stdio.h>
@@ -447,6 +450,7 @@ vn_status_t vn_coherence(const vn_case_t *c, vn_coherence_t *out, vn_error_t *er
         if (s == VN_OK && (p.best.exponent + p.budget) / times > p.budget) s = twin_share(&p, &twins, err);
         if (s == VN_OK && twins < p.best.size / 2) {
             out->found = true;
+            out->accuses = p.best.kind == WHOLE && p.best.factor;
             out->twins = twins;
             describe(&p, out);
         }

@@ -6,6 +6,7 @@
 
 typedef struct vn_coherence {
     bool tried, found;
+    bool accuses;  /* a factor common to the whole output; what single groups share is evidence only (COHERE-3) */
     double margin; /* of the strongest test over the limit, in nats; below 0: no test speaks */
     double log_p;  /* log of the probability of so much agreement by chance, at most */
     double share;  /* of the error that is common, 0..1 */

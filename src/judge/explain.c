@@ -114,7 +114,7 @@ static vn_status_t say_where(const vn_explain_t *e, bool named, vn_error_t *err)
 
 static vn_status_t explain(vn_case_t *c, vn_name_level_t least, bool *named, vn_error_t *err) {
     *named = false;
-    vn_explain_t e = {.c = c, .n = c->actual->count, .deadline = vn_now() + seconds(c->q->effort)};
+    vn_explain_t e = {.c = c, .n = c->actual->count, .deadline = vn_spent() + seconds(c->q->effort)};
     if (e.n == 0 || !c->ref->tensor || c->ref->count != e.n) return VN_OK;
     const vn_kind_t kind = vn_dtype_kind(c->actual->dtype);
     const bool numbers = kind != VN_KIND_STRING && kind != VN_KIND_COMPLEX;

@@ -25,7 +25,7 @@ typedef struct vn_explain {
     int64_t n, n_wrong;
     const uint8_t *wrong; /* 1: outside what the contract allows (of a suspect: beyond the limit of its z) */
     const double *x, *y;  /* actual and expected as f64; integers beyond 2^53 are compared by bits elsewhere */
-    double deadline;      /* vn_now() after which no further variant is asked */
+    double deadline;      /* vn_spent() after which no further variant is asked */
     int variants;         /* asked so far */
     bool cut;             /* the deadline stopped a family */
     vn_name_level_t level;

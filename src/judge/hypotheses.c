@@ -134,7 +134,7 @@ static bool possible(const vn_arith_t *a, const vn_arith_row_t *h) {
 }
 
 bool vn_arith_time(vn_arith_t *a) {
-    if (vn_now() > a->deadline) a->cut = true;
+    if (vn_spent() > a->deadline) a->cut = true;
     return !a->cut;
 }
 
@@ -465,7 +465,7 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
                     .h0 = c->ref->value ? log_likelihood(c->ref, x, n, true) : 0,
 
                     .margin = log(1 / c->q->alpha),
-                    .deadline = vn_now() + seconds(c->q->effort),
+                    .deadline = vn_spent() + seconds(c->q->effort),
                     .held = -1,
                     .source = -1};
     a.typical = c->ref->value && typical_off(&a);

@@ -5,9 +5,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "judge/coherence.h"
 #include "judge/explain.h"
+
+double vn_spent(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 void vn_rung(vn_finding_t *f, const char *fmt, ...) {
     const size_t n = strlen(f->rungs);
@@ -312,7 +319,7 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
         if (together.tried && !together.found) vn_rung(f, "coherence none");
         if (together.found)
             vn_rung(f, "%s: %.2g of the error, p < e^%.0f, twins %.2g", together.what, together.share, together.log_p, together.twins);
-        odd = together.found;
+        odd = together.accuses;
     }
     if (m->outside == 0 && m->unequal && !floats && follows_reading(c)) return VN_OK;
     if (m->outside == 0 && !odd) {
@@ -330,6 +337,8 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
         } else {
             f->verdict = m->unequal ? VN_EXPLAINED : VN_EXACT;
             if (m->wide_used) snprintf(f->note, sizeof f->note, "%s", c->ref->wide_note);
+            else if (together.found)
+                snprintf(f->note, sizeof f->note, "coherent-errors: %s (%.0f %% of it)", together.what, 100 * together.share);
             else if (f->verdict == VN_EXACT && f->undecided)
                 snprintf(f->note, sizeof f->note,
                          "%lld elements lie on a rounding boundary within the oracle's own error: either neighbour counts",
@@ -346,12 +355,12 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
     bool explained = false;
     VN_TRY(flushes(c, &explained, err));
     if (explained) return VN_OK;
-    if (c->q->ask != VN_ASK_NONE) VN_TRY(vn_hypotheses(c, &explained, err));
+    if (c->q->ask != VN_ASK_NONE && c->q->ask != VN_ASK_NAMES) VN_TRY(vn_hypotheses(c, &explained, err));
     if (explained) return VN_OK;
     if (m->outside) {
         f->verdict = VN_BUG;
         describe_failure(c);
-    } else if (together.found) {
+    } else if (together.accuses) {
         f->verdict = VN_SUSPECT;
         snprintf(
             f->words, sizeof f->words,
@@ -366,7 +375,7 @@ static vn_status_t numbers(vn_case_t *c, vn_error_t *err) {
                  c->print.verdict == VN_PRINT_RMS ? c->print.rms : c->print.z_max,
                  c->print.verdict == VN_PRINT_RMS ? c->print.rms_limit : c->print.z_limit);
     }
-    return c->q->ask == VN_ASK_ALL ? vn_explain(c, err) : VN_OK;
+    return c->q->ask == VN_ASK_ALL || c->q->ask == VN_ASK_NAMES ? vn_explain(c, err) : VN_OK;
 }
 
 /* ---- rung 2: repeat ---- */

@@ -83,6 +83,8 @@ vn_op_class_t vn_question_class(const vn_question_t *q);
 /** Oracle of the question under another contract; refs as in vn_question_t. */
 vn_status_t vn_question_oracle(const vn_question_t *q, const vn_contract_t *c, int want, vn_ref_t *refs, vn_error_t *err);
 
+/** Processor seconds of this process so far: budgets in it do not depend on what else the machine does. */
+double vn_spent(void);
 void vn_rung(vn_finding_t *f, const char *fmt, ...) VN_PRINTF(2, 3);
 void vn_index_text(const vn_tensor_t *t, int64_t flat, char *out, size_t size);
 void vn_set_divergence(const vn_ref_t *ref, const vn_tensor_t *actual, int64_t flat, vn_divergence_t *d);

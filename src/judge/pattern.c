@@ -215,7 +215,7 @@ static vn_status_t run(vn_explain_t *e, const sub_family_t *asked, size_t n, vn_
     if (s == VN_OK) s = vn_pattern_where(&p, NULL, NULL, &p.where, err);
     for (size_t k = 0; k < n && s == VN_OK; ++k) {
         if (k > 1 && !p.exact && p.m > 1 && p.n_sample < 2) break; /* one value everywhere: what it is has been said */
-        if (vn_now() > e->deadline) {
+        if (vn_spent() > e->deadline) {
             e->cut = true;
             break;
         }

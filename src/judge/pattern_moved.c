@@ -176,7 +176,7 @@ static bool recurrent(const vn_pattern_t *p, int axis) {
 static vn_status_t ask(search_t *s, const vn_move_t *v, double more, const char *whole_name, const char *rule, vn_error_t *err) {
     vn_pattern_t *p = s->p;
     s->tried++;
-    if (vn_now() > p->e->deadline) p->e->cut = true;
+    if (vn_spent() > p->e->deadline) p->e->cut = true;
     if (s->found || p->e->cut || !explains(p, v)) return VN_OK;
     vn_places_t where;
     VN_TRY(vn_pattern_where(p, same_either_way, v, &where, err));

@@ -279,7 +279,7 @@ vn_status_t vn_pattern_ratio(vn_pattern_t *p, vn_error_t *err) {
     if (fit(p, &g, f, before) > vn_pattern_limit(log_tried)) {
         offer_one(p, f, where.text);
     } else {
-        for (int a = -1; a < t->rank && vn_now() < p->e->deadline; ++a) { /* -1: every line along the last axis by itself */
+        for (int a = -1; a < t->rank && vn_spent() < p->e->deadline; ++a) { /* -1: every line along the last axis by itself */
             int64_t inner = a < 0 ? last : 1;
             for (int k = a + 1; a >= 0 && k < t->rank; ++k) inner *= t->dims[k];
             g = (group_t){.d = a < 0 ? lines : t->dims[a], .inner = inner};

@@ -185,7 +185,7 @@ static bool by_entries(vn_explain_t *e, const codes_t *c, const double *codes, f
             continue;
         }
         if (last < 0 || !same(e, e->x[i], value(c, i, own, last, from, codes))) {
-            if ((++runs & 63) == 0 && vn_now() > e->deadline) {
+            if ((++runs & 63) == 0 && vn_spent() > e->deadline) {
                 e->cut = true;
                 return false;
             }

@@ -114,7 +114,7 @@ static bool holds(engine_t *g, const rule_t *r) {
         if (!gives(g, i, sum_by(g, i, r))) return false;
     }
     for (int64_t i = 0; i < e->n; ++i) {
-        if ((i & 255) == 0 && vn_now() > e->deadline) {
+        if ((i & 255) == 0 && vn_spent() > e->deadline) {
             g->e->cut = true;
             return false;
         }
@@ -219,7 +219,7 @@ static bool factor(engine_t *g, bool relative, double *lo, double *hi, int64_t *
     *hi = INFINITY;
     *used = 0;
     for (int64_t i = 0; i < e->n && *lo <= *hi; ++i) {
-        if ((i & 255) == 0 && vn_now() > e->deadline) {
+        if ((i & 255) == 0 && vn_spent() > e->deadline) {
             g->e->cut = true;
             return false;
         }

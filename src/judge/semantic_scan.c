@@ -285,7 +285,7 @@ static vn_status_t ask_soft(soft_t *s) {
     for (int64_t i = 0; i < l->n; ++i) sum += exp(s->logit[i] - top);
     const double lanes = (1 / ratio - 1) * sum * exp(top);
     if (ratio < 1 && lanes > 0.5 && lanes < 1e6 && zero_lanes(s, llround(lanes))) return VN_OK;
-    for (int64_t size = 1; size < l->n && vn_now() < e->deadline; size = l->n <= LONGEST || size < 16 ? size + 1 : 2 * size) {
+    for (int64_t size = 1; size < l->n && vn_spent() < e->deadline; size = l->n <= LONGEST || size < 16 ? size + 1 : 2 * size) {
         if (!read_line(s, base, &top)) return VN_OK; /* unscaled() reads other lines */
         const double factor = unscaled_factor(s, size, top);
         if (fabs(factor / ratio - 1) < 0x1p-6 && unscaled(s, size)) return VN_OK;

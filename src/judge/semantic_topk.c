@@ -81,7 +81,7 @@ static vn_status_t topk(vn_variant_t *v, vn_error_t *err) {
     bool numbers = s == VN_OK;
     if (s == VN_OK) vn_tensor_to_f64(x, all);
     for (int64_t i = 0; numbers && i < x->count; ++i) numbers = !isnan(all[i]); /* the order of NaNs is open */
-    for (rule_t rule = 0; numbers && rule < RULES && vn_now() < e->deadline; ++rule) {
+    for (rule_t rule = 0; numbers && rule < RULES && vn_spent() < e->deadline; ++rule) {
         bool can = true;
         for (int64_t l = 0; l < lines && can; ++l) {
             const int64_t base = l / step * step * n + l % step, to = l / step * step * k + l % step;

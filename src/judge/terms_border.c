@@ -126,7 +126,7 @@ static vn_status_t search(vn_explain_t *e, const vn_dot_t *d, bool maximum, vn_e
     double log_chance = 0;
     for (int64_t i = 0; i < e->n && all; ++i) {
         if (!e->wrong[i]) continue;
-        if (vn_now() > e->deadline) {
+        if (vn_spent() > e->deadline) {
             e->cut = true;
             all = false;
         }

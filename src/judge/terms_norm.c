@@ -131,7 +131,7 @@ static void search(rows_t *r, sums_t *s) {
     for (int64_t kept = r->length - 1; kept > 0; --kept)
         for (int whole = 0; whole < (r->softmax ? 1 : 2); ++whole) {
             if (!may_fit(r, first, s, kept, whole)) continue;
-            if (vn_now() > e->deadline) {
+            if (vn_spent() > e->deadline) {
                 e->cut = true;
                 return;
             }

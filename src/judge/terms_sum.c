@@ -210,7 +210,7 @@ static bool verify(search_t *q, const set_t *s, double *weight, int64_t *checked
     vn_dot_order(d, s->axis, q->order);
     for (int64_t i = 0; i < e->n; ++i) {
         if (!e->wrong[i] || seen++ % step) continue;
-        if ((*checked & 255) == 0 && vn_now() > e->deadline) {
+        if ((*checked & 255) == 0 && vn_spent() > e->deadline) {
             q->e->cut = true;
             return false;
         }
@@ -289,7 +289,7 @@ static void own_terms(search_t *q) {
     int64_t seen = 0, checked = 0, fitting = 0, ordinary = 0;
     for (int64_t i = 0; i < e->n; ++i) {
         if (!e->wrong[i] || seen++ % step) continue;
-        if (vn_now() > e->deadline) {
+        if (vn_spent() > e->deadline) {
             e->cut = true;
             return;
         }
@@ -349,7 +349,7 @@ static vn_status_t lost(vn_variant_t *v, vn_error_t *err) {
     vn_status_t s = begin(&q, err);
     bool found = false;
     for (int sign = 1; sign >= -1 && s == VN_OK && q.n > 0 && d.depth > 1 && !found; sign -= 2)
-        for (class_t class = SUFFIX; class < CLASSES && !found && vn_now() < v->e->deadline; ++class) {
+        for (class_t class = SUFFIX; class < CLASSES && !found && vn_spent() < v->e->deadline; ++class) {
             set_t set = {0};
             double weight = 0;
             int64_t checked = 0;

@@ -179,7 +179,7 @@ void vn_variant_contract(vn_variant_t *v, const vn_contract_t *c) {
 vn_status_t vn_variant_eval(vn_variant_t *v, int want, vn_ref_t *out, vn_error_t *err) {
     const vn_question_t *q = v->e->c->q;
     *out = (vn_ref_t){0};
-    if (vn_now() > v->e->deadline) {
+    if (vn_spent() > v->e->deadline) {
         v->e->cut = true;
         return VN_OK;
     }

@@ -174,7 +174,7 @@ vn_status_t vn_study_fused(const vn_study_t *s, vn_backend_t *b, int node, vn_op
     *explained = false;
     if (!may_join(s, &s->model->graph->nodes[node])) return VN_OK;
     for (int level = 0; level < MAX_LEVELS && !*explained && grow(s, &g); ++level)
-        if (ask != VN_ASK_ALL || has_contraction(s, &g)) /* without a product there is nothing that was not asked before */
+        if (ask != VN_ASK_ARITHMETICS || has_contraction(s, &g)) /* without a product there is nothing that was not asked before */
             VN_TRY(judge_group(s, b, &g, operand, ctx, got, ask, findings, explained, err));
     return VN_OK;
 }

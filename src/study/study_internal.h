@@ -82,7 +82,7 @@ vn_status_t vn_study_whole(vn_study_t *s, vn_backend_t *b, vn_error_t *err);
 typedef vn_status_t (*vn_operand_fn)(const void *ctx, const char *name, vn_value_t **out, vn_error_t *err);
 /**
  * A node that fails in situ may have been computed together with those before it. Judges ever larger groups that end in the node as one
- * operator with composed bounds, on the captured inputs of the group: by the contract and by the hypotheses of `ask`. ALL comes after HINTED
+ * operator with composed bounds, on the captured inputs of the group: by the contract and by the hypotheses of `ask`. ARITHMETICS comes after HINTED
  * and leaves out what was asked then. *explained: the findings now hold the group's pass or name, and its note.
  */
 vn_status_t vn_study_fused(const vn_study_t *s, vn_backend_t *b, int node, vn_operand_fn operand, const void *ctx, vn_ask_t ask,

@@ -234,14 +234,15 @@ static bool is_odd(const vn_finding_t *findings, int n) {
 }
 
 /* From the cheap and likely to the costly: the node by its contract or an arithmetic that this back end has shown before; groups by the contract,
- * then by such an arithmetic; all other arithmetics, of the node and of the groups. */
+ * then by such an arithmetic; all other arithmetics, of the node and of the groups; last, what a wrong result of the node may come from. */
 static vn_status_t explain(const whole_t *w, vn_question_t *q, vn_finding_t *findings, vn_error_t *err) {
     const vn_study_t *s = w->s;
     const int node = (int)(q->node - s->model->graph->nodes);
     static const struct {
         bool group;
         vn_ask_t ask;
-    } steps[] = {{false, VN_ASK_HINTED}, {true, VN_ASK_NONE}, {true, VN_ASK_HINTED}, {false, VN_ASK_ALL}, {true, VN_ASK_ALL}};
+    } steps[] = {{false, VN_ASK_HINTED},      {true, VN_ASK_NONE},        {true, VN_ASK_HINTED},
+                 {false, VN_ASK_ARITHMETICS}, {true, VN_ASK_ARITHMETICS}, {false, VN_ASK_NAMES}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; ++i) {
         bool explained = false;
         q->ask = steps[i].ask;

@@ -36,8 +36,8 @@ def mlp(path):
 
 
 def with_unsupported(path):
-    """Sin in the middle: the oracle has it, the mutant does not."""
-    return save(path, [node("Abs", "x", "a", "before"), node("Sin", "a", "s", "sine"), node("Neg", "s", "y", "after"), node("Exp", "x", "z", "beside")],
+    """Shrink in the middle: the oracle has it, the mutant does not."""
+    return save(path, [node("Abs", "x", "a", "before"), node("Shrink", "a", "s", "sine"), node("Neg", "s", "y", "after"), node("Exp", "x", "z", "beside")],
                 [info("x", shape=[3, 5])], [info("y", shape=[3, 5]), info("z", shape=[3, 5])])
 
 
