@@ -178,7 +178,7 @@ def report(rows, command, names):
     yield "Share of the caught runs whose cause is the id of the fault that was made, or another id for the same result (the same bits on the same"
     yield "operands, or a second spelling, listed in bench/detection.py)."
     if names > 1:
-        yield f"Asked: every {names}th run of each fault."
+        yield f"Asked: one run in {names} of each fault."
     yield ""
     rows_out = []
     for kind in ("arithmetic", "semantic", "data", "integer"):
@@ -249,7 +249,7 @@ def main():
     if a.lines:
         Path(a.lines).write_text("\n".join(lines) + "\n")
     rows = [Row(line) for line in lines]
-    text = "\n".join(report(rows, f"python3 bench/detection.py --jobs {a.jobs} --seeds {a.seeds} --names {a.names}", a.names))
+    text = "\n".join(line.rstrip() for line in report(rows, f"python3 bench/detection.py --jobs {a.jobs} --seeds {a.seeds} --names {a.names}", a.names))
     if a.out == "-":
         sys.stdout.write(text)
     else:

@@ -16,7 +16,7 @@
 
 void vn_explain_offer(vn_explain_t *e, vn_name_level_t level, double weight, vn_verdict_t verdict, const char *cause, const char *fmt,
                       ...) {
-    if (level < e->level || (level == e->level && !(weight > e->weight + 1e-9 * fabs(e->weight)))) return;
+    if (level < e->level || (level == e->level && !(weight - e->weight > 0x1p-30 * fabs(e->weight)))) return;
     e->level = level;
     e->weight = weight;
     e->verdict = verdict;

@@ -38,7 +38,7 @@ typedef struct vn_explain {
 typedef vn_status_t (*vn_explain_fn)(vn_explain_t *e, vn_error_t *err);
 
 /**
- * Offers a name. Kept if its level is higher than the best so far, or equal and its weight larger by more than 1e-9 relative: of equals the first
+ * Offers a name. Kept if its level is higher than the best so far, or equal and its weight larger by more than 2^-30 relative: of equals the first
  * stays. weight: mean log closeness of vn_explain_gain for variants, share of wrong elements explained (0..1) for patterns.
  * fmt gives the words, one or two plain sentences for the reader with places and figures.
  */

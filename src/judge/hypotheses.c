@@ -410,12 +410,12 @@ static vn_status_t wider_tier(vn_arith_t *a, vn_error_t *err) {
 /* ---- the order of the questions: cheapest first ---- */
 
 static const vn_arith_fn sources[] = {
-    vn_arith_flush,      vn_arith_cancellation, vn_arith_overflow,   vn_arith_store,    vn_arith_quotient,
-    vn_arith_no_maximum, vn_arith_denominator,  vn_arith_split,      vn_arith_fast_exp, vn_arith_fit,
-    vn_arith_partials,   vn_arith_running,      vn_arith_truncating, vn_arith_winograd, vn_arith_statistics,
-    vn_arith_region,     vn_arith_activations,  vn_arith_weights,    vn_arith_moved,
+    vn_arith_flush,      vn_arith_weights,    vn_arith_cancellation, vn_arith_overflow,   vn_arith_store,
+    vn_arith_quotient,   vn_arith_no_maximum, vn_arith_denominator,  vn_arith_split,      vn_arith_fast_exp,
+    vn_arith_fit,        vn_arith_partials,   vn_arith_running,      vn_arith_truncating, vn_arith_winograd,
+    vn_arith_statistics, vn_arith_region,     vn_arith_activations,  vn_arith_moved,
 };
-enum { SOURCES = sizeof sources / sizeof *sources };
+enum { SOURCES = sizeof sources / sizeof *sources, FIRST = 2 /* sources asked before the table */ };
 
 /* Numbers of the hint: rows of the table, then sources. */
 static vn_status_t ask(vn_arith_t *a, int number, vn_error_t *err) {
@@ -473,12 +473,13 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
     /* What held for an earlier operator of this back end and holds here is the answer; the others are not asked. */
     for (int i = 0; c->q->hint && i < c->q->hint->count && s == VN_OK && !a.found; ++i) s = ask(&a, c->q->hint->held[i], err);
     if ((!a.found || a.wide) && c->q->ask != VN_ASK_HINTED) {
-        a.source = -1;                                        /* a budget is no arithmetic to look for elsewhere */
-        if (s == VN_OK) s = ask(&a, vn_arith_row_count, err); /* flushes foretell every element: before anything that has room for them */
+        a.source = -1; /* a budget is no arithmetic to look for elsewhere */
+        /* flushes foretell every element: before anything that has room for them; recurrent layers are too costly to ask them all the rest */
+        for (int h = 0; h < FIRST && s == VN_OK; ++h) s = ask(&a, vn_arith_row_count + h, err);
         a.source = -1;
         if (c->ref->value && s == VN_OK) s = wider_tier(&a, err);
         for (int h = 0; h < vn_arith_row_count + SOURCES && s == VN_OK; ++h)
-            if (h != vn_arith_row_count) s = ask(&a, h, err);
+            if (h < vn_arith_row_count || h >= vn_arith_row_count + FIRST) s = ask(&a, h, err);
     }
     vn_free(x);
     vn_rung(c->f, "hypotheses %d tried%s", a.tried, a.cut ? ", cut by time" : "");

@@ -13,7 +13,7 @@
 double vn_spent(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 void vn_rung(vn_finding_t *f, const char *fmt, ...) {
