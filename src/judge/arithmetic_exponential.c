@@ -332,7 +332,8 @@ static double fitted(const task_t *t, double *row, double *best) {
             at = k * step;
         }
     }
-    for (step /= 2; step > 0x1p-22; step /= 2)
+    for (int halving = 0; halving < 12; ++halving) { /* down to 2^-21 */
+        step /= 2;
         for (int side = -1; side <= 1; side += 2) {
             const double d = distance(t, at + side * step, row);
             if (d < *best) {
@@ -340,6 +341,7 @@ static double fitted(const task_t *t, double *row, double *best) {
                 at += side * step;
             }
         }
+    }
     return at;
 }
 

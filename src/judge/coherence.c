@@ -304,7 +304,8 @@ static double repetition(const plan_t *p, vn_error_t *err, vn_status_t *s) {
 
 static int by_group(const void *a, const void *b) {
     const int64_t *x = a, *y = b;
-    return (x[0] > y[0]) - (x[0] < y[0]) ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
+    if (x[0] != y[0]) return x[0] < y[0] ? -1 : 1;
+    return (x[1] > y[1]) - (x[1] < y[1]);
 }
 
 /* Share of the error that is common in the accused group (mean over several) when the sums are taken in the usual orders. */

@@ -177,8 +177,10 @@ static vn_status_t solved(vn_variant_t *v, const place_t *place, const planes_t 
     if (!o.usable) return VN_OK;
     const double narrow = fmax(WIDER * o.chance, 0x1p-23 * fabs(o.eps));
     if (fabs(o.eps) < o.width / WIDER) VN_TRY(ask_eps(v, place, &o, 0, &held, err)); /* left out: by far the commonest */
-    for (double w = narrow; !held && w < WIDER * o.width; w *= WIDER) {
+    double w = narrow;
+    while (!held && w < WIDER * o.width) {
         const double reach = fmin(w, o.width);
+        w *= WIDER;
         const int digits = vn_name_simple(o.eps - reach, o.eps + reach, 0, &eps);
         if (digits && digits <= PLAIN_DIGITS && eps >= 0) VN_TRY(ask_eps(v, place, &o, eps, &held, err));
     }

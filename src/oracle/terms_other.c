@@ -30,7 +30,7 @@ static vn_status_t read_operand(vn_eval_t *e, int k, const char *letters, size_t
     if (!x || n != (size_t)x->rank) return refused(e);
     int64_t stride = 1;
     for (int d = x->rank - 1; d >= 0; --d) {
-        const int c = letters[d];
+        const int c = (unsigned char)letters[d];
         if (s->size[c] && s->size[c] != x->dims[d]) return refused(e);
         s->size[c] = x->dims[d];
         s->stride[k][c] += stride; /* a repeated letter walks the diagonal */
@@ -81,17 +81,17 @@ vn_status_t vn_terms_einsum(vn_eval_t *e, int k, int64_t i, double *out, int64_t
     if (!x[0] || (e->n_in > 1 && !x[1])) return VN_ERR_NOMEM;
     int64_t at[OPERANDS] = {0}, terms = 1;
     for (size_t d = strlen(s.result); d-- > 0;) {
-        const int c = s.result[d];
+        const int c = (unsigned char)s.result[d];
         if (s.size[c] < 1) return refused(e);
         for (int o = 0; o < OPERANDS; ++o) at[o] += i % s.size[c] * s.stride[o][c];
         i /= s.size[c];
     }
-    for (const char *p = s.summed; *p; ++p) terms *= s.size[(int)*p];
+    for (const char *p = s.summed; *p; ++p) terms *= s.size[(unsigned char)*p];
     *n = terms;
     for (int64_t t = 0; t < terms && t < max; ++t) {
         int64_t rest = t, place[OPERANDS] = {at[0], at[1]};
         for (size_t d = strlen(s.summed); d-- > 0;) {
-            const int c = s.summed[d];
+            const int c = (unsigned char)s.summed[d];
             for (int o = 0; o < OPERANDS; ++o) place[o] += rest % s.size[c] * s.stride[o][c];
             rest /= s.size[c];
         }

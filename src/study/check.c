@@ -107,9 +107,9 @@ static vn_status_t run(vn_study_t *s, vn_error_t *err) {
         const int restarts = vn_worker_restarts(s->backends[b].worker);
         if (restarts) VN_TRY(vn_record_note(s->record, "%s: its process was started anew %d times", s->backends[b].text, restarts));
         if (s->backends[b].not_probed)
-            VN_TRY(vn_record_note(s->record,
-                                  "%s: integer probes were run on %lld failing operators, not on %lld more (--effort normal does)",
-                                  s->backends[b].text, (long long)s->backends[b].probed, (long long)s->backends[b].not_probed));
+            VN_TRY(vn_record_note(
+                s->record, "%s: integer probes were run on %lld failing operators, not on %lld more of the same kind (--effort deep does)",
+                s->backends[b].text, (long long)s->backends[b].probed, (long long)s->backends[b].not_probed));
     }
     for (int a = 0; a < s->n_backends; ++a)
         for (int b = a + 1; b < s->n_backends; ++b) VN_TRY(compare_pair(s, &s->backends[a], &s->backends[b]));

@@ -9,7 +9,7 @@
 
 #include "study/pack.h"
 
-enum { BITS = 3, LADDERS = 3, RUNGS = BITS * LADDERS, DRAWS = 4, LEAST = 4, QUICK_LIMIT = 16 };
+enum { BITS = 3, LADDERS = 3, RUNGS = BITS * LADDERS, DRAWS = 4, LEAST = 4, QUICK_LIMIT = 16, ALIKE_LIMIT = 3 };
 static const size_t pack_bytes = 24u << 20;
 
 typedef struct rung {
@@ -227,6 +227,19 @@ static void conclude(const vn_ladder_op_t *op, const rung_t *rungs, int n, const
     }
 }
 
+/* The same operator with the same named cause tells nothing new after three times; what has no name is always asked. */
+static bool told_before(vn_backend_t *b, const vn_node_t *n, const vn_finding_t *f) {
+    for (int k = 0; *f->cause && k < VN_ALIKE_KINDS; ++k) {
+        vn_alike_t *a = &b->alike[k];
+        if (!a->op) {
+            a->op = n->op;
+            snprintf(a->cause, sizeof a->cause, "%s", f->cause);
+        }
+        if (strcmp(a->op, n->op) == 0 && strcmp(a->cause, f->cause) == 0) return a->count++ >= ALIKE_LIMIT;
+    }
+    return false;
+}
+
 vn_status_t vn_study_probe(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, vn_finding_t *f, vn_error_t *err) {
     static const int narrow[BITS] = {8, 11, 24}, wide[BITS] = {11, 24, 53};
     const vn_ref_t *r = t->refs;
@@ -234,7 +247,7 @@ vn_status_t vn_study_probe(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, v
     const char *why;
     if (t->node.n_outputs != 1 || !r->value || !vn_dtype_is_float(r->dtype) || r->count == 0) return VN_OK;
     if (!vn_ladder_of(&t->node, r->terms, &op, &why)) return VN_OK;
-    if (s->o->effort == VN_EFFORT_QUICK && b->probed >= QUICK_LIMIT) {
+    if ((s->o->effort == VN_EFFORT_QUICK && b->probed >= QUICK_LIMIT) || (s->o->effort < VN_EFFORT_DEEP && told_before(b, &t->node, f))) {
         b->not_probed++;
         return VN_OK;
     }

@@ -6,6 +6,14 @@
 #include "vernier/oracle.h"
 #include "vernier/study.h"
 
+/** Failing rows of one operator and cause, for rung 8. */
+typedef struct vn_alike {
+    const char *op;
+    char cause[96];
+    int count;
+} vn_alike_t;
+enum { VN_ALIKE_KINDS = 32 };
+
 typedef struct vn_backend {
     vn_spec_t spec;
     const char *text;           /* as given */
@@ -13,7 +21,8 @@ typedef struct vn_backend {
     int index;                  /* in record->backends */
     vn_hint_t hint;             /* hypotheses that held so far */
     vn_bundle_t ends;           /* outputs of the unobserved run of the whole graph */
-    int64_t probed, not_probed; /* operators that rung 8 asked, and those left out at effort quick */
+    int64_t probed, not_probed; /* operators that rung 8 asked, and those left out below effort deep */
+    vn_alike_t alike[VN_ALIKE_KINDS];
 } vn_backend_t;
 
 /** One operator of the trajectory, isolated. Owns its inputs and refs. */

@@ -28,9 +28,10 @@ static form_t make_form(int out) {
     for (int j = 0; j < n; ++j) {
         double power = 1, norm = 1;
         for (int k = 0; k < n; ++k) norm *= k == j ? 1 : points[j] - points[k];
-        for (int i = 0; i < out || i < KERNEL; ++i, power *= points[j]) {
+        for (int i = 0; i < out || i < KERNEL; ++i) {
             if (i < out) f.at[i][j] = power;
             if (i < KERNEL) f.g[j][i] = power / norm;
+            power *= points[j];
         }
         polynomial(points, n, j, f.bt[j]);
     }
