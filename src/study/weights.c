@@ -131,7 +131,8 @@ static vn_status_t judge(vn_study_t *s, vn_backend_t *b, const chain_t *c, const
                              .poison_left = poison,
                              .guard_broken = guard,
                              .alpha = s->alpha,
-                             .effort = s->o->effort};
+                             .effort = s->o->effort,
+                             .hint = &b->hint};
     vn_status_t st = vn_judge(&q, f, err);
     if (st == VN_OK && *f->words) {
         char words[sizeof f->words];
