@@ -94,6 +94,8 @@ def gelus(rng, op):
         if not shape and op in ("BiasGelu", "FastGelu"):
             continue
         x = wild(rng, *shape) * 3
+        if x.size:  # where all are far below zero every result drowns in the budget of the tail, and the case says nothing
+            x.flat[0] = abs(x.flat[0])
         attrs = {"alpha": float(rng.uniform(0.5, 2))} if op == "QuickGelu" and rng.random() < 0.5 else {}
         yield Case(op, [x] + ([normal(rng, shape[-1])] if bias else []), attrs=attrs)
     edge = np.array([0, -0.0, 1e-30, -1e-30, 88, -88, 1e-40, 5, -5, -12, 12, 1e4, -1e4, 3e38, -3e38], F32)
