@@ -9,10 +9,11 @@
 #include "judge/ladder.h"
 
 enum {
-    VN_ARITH_WIDE = 1,  /* its bound holds much else: a variant of the computation that fits the contract's own bound is the better name */
-    VN_ARITH_LOCAL = 2, /* acts on few elements (flush, overflow): must explain every element, needs no typical one to be off */
-    VN_ARITH_BUG = 8,   /* it leaves the result useless (NaN, out of range, off by whole steps): the verdict is bug, the name stays */
-    VN_ARITH_SHARP = 4, /* the reference is the arithmetic itself, carried out: every element near it is evidence, typical or not */
+    VN_ARITH_WIDE = 1,   /* its bound holds much else: a variant of the computation that fits the contract's own bound is the better name */
+    VN_ARITH_LOCAL = 2,  /* acts on few elements (flush, overflow): must explain every element, needs no typical one to be off */
+    VN_ARITH_BUG = 8,    /* it leaves the result useless (NaN, out of range, off by whole steps): the verdict is bug, the name stays */
+    VN_ARITH_LEADS = 16, /* if it explains all but a few elements, these are faults: what is merely wide must not swallow them (ARITH-W4) */
+    VN_ARITH_SHARP = 4,  /* the reference is the arithmetic itself, carried out: every element near it is evidence, typical or not */
 };
 
 /** One failing output under the arithmetics. x: the actual numbers, NULL for strings and complex numbers. */
@@ -20,15 +21,17 @@ typedef struct vn_arith {
     vn_case_t *c;
     const double *x;
     int64_t n;
-    double h0;       /* log likelihood of the contract at its best scale */
-    bool typical;    /* the typical element is off under the contract */
-    double margin;   /* ln(1 / alpha) */
-    double choices;  /* ln of the number of parameters among which the source in question let the data choose; taken off its likelihood */
-    double deadline; /* vn_spent() after which no further source is asked */
-    int source;      /* number of the one that is asked, for the hint */
+    double h0;         /* log likelihood of the contract at its best scale */
+    bool typical;      /* the typical element is off under the contract */
+    double margin;     /* ln(1 / alpha) */
+    double choices;    /* ln of the number of parameters among which the source in question let the data choose; taken off its likelihood */
+    vn_format_t store; /* narrower format that the source in question sees every result in; NONE: the tensor's (claim ARITH-W3) */
+    double deadline;   /* vn_spent() after which no further source is asked */
+    int source;        /* number of the one that is asked, for the hint */
     int tried;
     bool cut;
     bool found, wide, bug, has_rms;
+    int64_t almost; /* a leading arithmetic explains all but so many elements; 0: none does */
     int held;
     double log_l, rms;
     char id[64], words[320];
@@ -61,9 +64,14 @@ bool vn_arith_members(const vn_arith_t *a, vn_format_t f);
 bool vn_arith_leaves_range(const vn_arith_t *a);
 /** Whether time is left; notes the cut. */
 bool vn_arith_time(vn_arith_t *a);
-/** Oracle of the judged output with other operands (one value per input of the node, or of the region's graph). *ref is zeroed where it refuses. */
+/**
+ * Oracle of the judged output with other operands (one value per input of the node, or of the region's graph). *ref is zeroed where it refuses.
+ * Recurrent layers: each step from the state that was returned before it (claim JUDGE-3), where all states are; else the whole.
+ */
 vn_status_t vn_arith_oracle(const vn_arith_t *a, const vn_value_t *const *inputs, const vn_contract_t *contract, int want, vn_ref_t *ref,
                             vn_error_t *err);
+/** The question is about one recurrent layer of ai.onnx. */
+bool vn_arith_recurrent(const vn_arith_t *a);
 /** Operand k of the question as a tensor; NULL if absent or no tensor. */
 const vn_tensor_t *vn_arith_operand(const vn_arith_t *a, int k);
 /** f64 plane of operand k, to be released with vn_free; NULL on no memory. */

@@ -46,8 +46,7 @@ static double best_scale(const vn_ref_t *r, const double *x, int64_t n) {
  * v = s^2 sigma^2 + ulp^2 / 12 (bounds.md, calculus 9): a hypothesis that predicts the very bits gains, one that is merely wide does not.
  * `free_scale`: s <= 1 chosen best for H0, else s = 1 (a hypothesis is fixed beforehand). Of large outputs an even sample, chosen by count
  * alone and so the same for all that are compared, is evidence enough: each element adds log(1 / wrongness) of its own. */
-static double log_likelihood(const vn_ref_t *r, const double *x, int64_t n, bool free_scale) {
-    const vn_format_t f = vn_format_of(r->dtype);
+static double log_likelihood(const vn_ref_t *r, vn_format_t f, const double *x, int64_t n, bool free_scale) {
     const int64_t step = n / EVIDENCE + 1;
     const double s2 = free_scale ? best_scale(r, x, n) : 1;
     double sum = 0;
@@ -60,17 +59,21 @@ static double log_likelihood(const vn_ref_t *r, const double *x, int64_t n, bool
     return any ? sum : -INFINITY;
 }
 
-/* The evidence of `ref` against the contract where no element may give more than an eighth of what is needed (a quarter of them, of few): a fault of
+/* The cells that an arithmetic leaves its results in. */
+static vn_format_t stored_as(const vn_arith_t *a) { return a->store != VN_FMT_NONE ? a->store : vn_format_of(a->c->ref->dtype); }
+
+/* The evidence of `ref` against the contract, of elements inside its bound (or all of them), where no element may give more than an eighth of what is needed (a quarter of them, of few): a fault of
  * few places is no arithmetic however far off it is. */
-static double spread_evidence(const vn_arith_t *a, const vn_ref_t *ref) {
+static double spread_evidence(const vn_arith_t *a, const vn_ref_t *ref, bool inside) {
     const vn_ref_t *r = a->c->ref;
-    const vn_format_t f = vn_format_of(ref->dtype);
+    const vn_format_t f = vn_format_of(r->dtype), store = stored_as(a);
     const int64_t step = a->n / EVIDENCE + 1;
     const double s2 = best_scale(r, a->x, a->n), shares = fmin(8, fmax(1, (double)a->n / 4)), most = 1.01 * a->margin / shares;
     double sum = 0;
     for (int64_t i = 0; i < a->n; i += step) {
         if (!isfinite(a->x[i]) || !isfinite(ref->value[i]) || !isfinite(r->value[i])) continue;
-        const double gain = log_mass(f, a->x[i], ref->value[i], ref->var ? ref->var[i] : 0, 1) -
+        if (inside && ref->bound && fabs(a->x[i] - ref->value[i]) > ref->bound[i] + vn_ref_own(ref, i)) continue;
+        const double gain = log_mass(store, a->x[i], ref->value[i], ref->var ? ref->var[i] : 0, 1) -
                             log_mass(f, a->x[i], r->value[i], r->var ? r->var[i] : 0, s2);
         sum += fmin(gain, most);
     }
@@ -173,13 +176,20 @@ vn_status_t vn_arith_consider(vn_arith_t *a, const char *id, unsigned flags, con
     if (!ref->value || ref->count != a->n || ref->dtype != c->actual->dtype) return VN_OK;
     vn_measure_t m;
     VN_TRY(vn_measure(ref, c->actual, &m, err));
-    if (m.outside) return VN_OK;
+    if (m.outside) {
+        const bool few = (flags & VN_ARITH_LEADS) && 8 * m.outside <= a->n && spread_evidence(a, ref, true) - a->choices > a->margin;
+        if (few && (!a->almost || m.outside < a->almost)) a->almost = m.outside;
+        return VN_OK;
+    }
+    if (a->almost && (flags & VN_ARITH_WIDE)) return VN_OK;
     const vn_fingerprint_t print = vn_fingerprint(ref, &m, c->cls, c->q->alpha);
-    const double log_l = log_likelihood(ref, a->x, a->n, false) - a->choices, rms = m.sigmas ? sqrt(m.sum_z2 / (double)m.sigmas) : NAN;
+    const double log_l = log_likelihood(ref, stored_as(a), a->x, a->n, false) - a->choices,
+                 rms = m.sigmas ? sqrt(m.sum_z2 / (double)m.sigmas) : NAN;
     const double clipped = m.sigmas ? sqrt(m.sum_clipped / (double)m.sigmas) : 0;
     bool accept = log_l - a->h0 > a->margin;
     if (flags & VN_ARITH_LOCAL) accept = true;
-    else if (flags & VN_ARITH_SHARP) accept = accept && clipped <= vn_rms_limit() && spread_evidence(a, ref) - a->choices > a->margin;
+    else if (flags & VN_ARITH_SHARP)
+        accept = accept && clipped <= vn_rms_limit() && spread_evidence(a, ref, false) - a->choices > a->margin;
     else accept = accept && print.verdict != VN_PRINT_RMS && print.verdict != VN_PRINT_EXTREME && clipped <= vn_rms_limit() && a->typical;
     /* not of norms and sums: a factor is what a stalled statistic leaves; a stalled softmax is carried out (ARITH-16) */
     const bool factors = c->cls == VN_CLASS_CONTRACTION || c->cls == VN_CLASS_SOFTMAX;
@@ -224,6 +234,8 @@ vn_status_t vn_arith_planes(const vn_arith_t *a, double *value, double *bound, d
     return s;
 }
 
+bool vn_arith_recurrent(const vn_arith_t *a) { return vn_arith_is(a, "LSTM") || vn_arith_is(a, "GRU") || vn_arith_is(a, "RNN"); }
+
 vn_status_t vn_arith_oracle(const vn_arith_t *a, const vn_value_t *const *inputs, const vn_contract_t *contract, int want, vn_ref_t *ref,
                             vn_error_t *err) {
     const vn_question_t *q = a->c->q;
@@ -232,8 +244,13 @@ vn_status_t vn_arith_oracle(const vn_arith_t *a, const vn_value_t *const *inputs
     if (!refs) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     vn_question_t other = *q;
     other.inputs = inputs;
+    other.stepwise |= vn_arith_recurrent(a);
     vn_error_t why;
-    const vn_status_t s = vn_question_oracle(&other, contract, want, refs, &why);
+    vn_status_t s = vn_question_oracle(&other, contract, want, refs, &why);
+    if (s != VN_OK && s != VN_ERR_NOMEM && other.stepwise && !q->stepwise) {
+        other.stepwise = false;
+        s = vn_question_oracle(&other, contract, want, refs, &why);
+    }
     if (s == VN_OK) {
         *ref = refs[a->c->k];
         refs[a->c->k] = (vn_ref_t){0};
@@ -306,6 +323,7 @@ static vn_status_t try_row(vn_arith_t *a, int h, vn_error_t *err) {
     const vn_arith_row_t *row = &vn_arith_rows[h];
     const vn_contract_t resolved = vn_contract_resolve(q->contract, c->actual->dtype);
     if (!vn_arith_applies(row, &resolved, c->cls, c->actual->dtype)) return VN_OK;
+    if (row->operand && row->intermediate && vn_arith_recurrent(a)) return VN_OK; /* asked by vn_arith_weights */
     a->tried++;
     if (!possible(a, row)) return VN_OK;
     vn_contract_t contract = vn_arith_changed(row, q->contract);
@@ -422,6 +440,7 @@ static vn_status_t ask(vn_arith_t *a, int number, vn_error_t *err) {
     if (!vn_arith_time(a)) return VN_OK;
     a->source = number;
     a->choices = 0;
+    a->store = VN_FMT_NONE;
     if (number >= vn_arith_row_count) return number - vn_arith_row_count < SOURCES ? sources[number - vn_arith_row_count](a, err) : VN_OK;
     return a->c->ref->value && a->x ? try_row(a, number, err) : VN_OK;
 }
@@ -462,7 +481,7 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
     vn_arith_t a = {.c = c,
                     .x = x,
                     .n = n,
-                    .h0 = c->ref->value ? log_likelihood(c->ref, x, n, true) : 0,
+                    .h0 = c->ref->value ? log_likelihood(c->ref, vn_format_of(c->ref->dtype), x, n, true) : 0,
 
                     .margin = log(1 / c->q->alpha),
                     .deadline = vn_spent() + seconds(c->q->effort),
@@ -483,6 +502,7 @@ vn_status_t vn_hypotheses(vn_case_t *c, bool *explained, vn_error_t *err) {
     }
     vn_free(x);
     vn_rung(c->f, "hypotheses %d tried%s", a.tried, a.cut ? ", cut by time" : "");
+    if (a.almost && !a.found) vn_rung(c->f, "one fits all but %lld elements", (long long)a.almost);
     if (s != VN_OK || !a.found) return s;
     *explained = true;
     if (a.wide && c->q->ask == VN_ASK_ALL) { /* much fits into a wide arithmetic: another computation in the contract's own says more */

@@ -1,6 +1,6 @@
 /* op_recurrent.c -- family "recurrent": RNN, GRU, LSTM of ai.onnx, DynamicQuantizeLSTM of com.microsoft.
  *
- * Claims RNN-1 (recurrent_gate.c), RNN-2 (recurrent_run.c). Reverse directions read each sample backwards from its own length; results stand
+ * Claims RNN-1, RNN-4 (recurrent_gate.c), RNN-2, RNN-3, RNN-5 (recurrent_run.c), RNN-6 (recurrent_exact.c). Reverse directions read each sample backwards from its own length; results stand
  * at the original time. Past a sample's length Y is 0 and Y_h, Y_c keep the last state. Clipping applies to the arguments of gates; reading
  * "clip-cell": also to the cell before h.
  * DynamicQuantizeLSTM: the value is the exact function of the dequantised weights. Back ends quantise the activations too (8 bits per
@@ -9,7 +9,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/recurrent.h"
+
+enum { BIASES = 4 }; /* bit of contract.operand_mask */
 
 typedef struct spec {
     char kind;
@@ -240,30 +243,37 @@ static vn_status_t gather(vn_eval_t *e, bag_t *bag, const plan_t *p, common_t *c
 
 /* ---- results ---- */
 
-static void put(vn_ref_t *r, int64_t at, vn_tri_t v, bool wide, double own_scale) {
+enum { PLAIN, WIDE, OWN }; /* what a run is for: value and bound, second tier, own error */
+
+static void put(vn_ref_t *r, int64_t at, vn_tri_t v, int plane, double own_scale) {
     if (!r->value) return;
-    if (wide) {
-        r->wide[at] = v.e;
-        return;
-    }
+    if (plane == WIDE) r->wide[at] = v.e;
+    if (plane == OWN) r->own[at] = isnan(v.e) ? INFINITY : v.e;
+    if (plane != PLAIN) return;
     r->value[at] = v.v;
     if (r->bound) r->bound[at] = isnan(v.e) ? INFINITY : v.e;
     if (r->var) r->var[at] = isfinite(v.s) ? v.s : 0;
     if (r->own) r->own[at] = v.e * own_scale;
 }
 
-static void put_direction(vn_eval_t *e, const plan_t *p, int d, const vn_rnn_layer_t *l, bool wide) {
-    const int64_t T = p->steps, B = p->batch, H = p->hidden, D = p->directions;
+/* Element of Y for step t, direction d, sample b; of Y_h and Y_c. */
+static int64_t of_y(const plan_t *p, int64_t t, int64_t d, int64_t b) {
+    return (p->batch_first ? (b * p->steps + t) * p->directions + d : (t * p->directions + d) * p->batch + b) * p->hidden;
+}
+static int64_t of_state(const plan_t *p, int64_t d, int64_t b) {
+    return (p->batch_first ? b * p->directions + d : d * p->batch + b) * p->hidden;
+}
+
+static void put_direction(vn_eval_t *e, const plan_t *p, int d, const vn_rnn_layer_t *l, int plane) {
+    const int64_t T = p->steps, B = p->batch, H = p->hidden;
     const double scale = 0x1p-53 / l->rule.u;
     for (int64_t b = 0; b < B; ++b) {
         for (int64_t t = 0; t < T && e->n_out > 0 && l->y; ++t)
-            for (int64_t k = 0; k < H; ++k)
-                put(&e->out[0], (p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k, l->y[(t * B + b) * H + k], wide,
-                    scale);
-        const int64_t at = (p->batch_first ? b * D + d : d * B + b) * H;
+            for (int64_t k = 0; k < H; ++k) put(&e->out[0], of_y(p, t, d, b) + k, l->y[(t * B + b) * H + k], plane, scale);
+        const int64_t at = of_state(p, d, b);
         for (int64_t k = 0; k < H; ++k) {
-            if (e->n_out > 1) put(&e->out[1], at + k, l->h[b * H + k], wide, scale);
-            if (e->n_out > 2 && l->c) put(&e->out[2], at + k, l->c[b * H + k], wide, scale);
+            if (e->n_out > 1) put(&e->out[1], at + k, l->h[b * H + k], plane, scale);
+            if (e->n_out > 2 && l->c) put(&e->out[2], at + k, l->c[b * H + k], plane, scale);
         }
     }
 }
@@ -276,6 +286,7 @@ static vn_status_t outputs(vn_eval_t *e, const plan_t *p) {
         output_dims(p, k, &rank, dims);
         VN_TRY(vn_out_float(e, k, e->in[0].t->dtype, rank, dims));
         e->out[k].terms = p->in + p->hidden + 2;
+        if (e->refine) continue;
         if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, k));
         if (e->want >= VN_WANT_BOUND && p->spec.quantised) VN_TRY(vn_out_wide(e, k, "quantised-activations"));
     }
@@ -284,12 +295,11 @@ static vn_status_t outputs(vn_eval_t *e, const plan_t *p) {
 
 /* A second run's values of direction d into planes that become a reading. */
 static void put_reading(const vn_eval_t *e, const plan_t *p, int d, const vn_rnn_layer_t *l, double *const planes[3]) {
-    const int64_t T = p->steps, B = p->batch, H = p->hidden, D = p->directions;
+    const int64_t T = p->steps, B = p->batch, H = p->hidden;
     for (int64_t b = 0; b < B; ++b)
         for (int64_t k = 0; k < H; ++k) {
-            for (int64_t t = 0; t < T && planes[0]; ++t)
-                planes[0][(p->batch_first ? (b * T + t) * D + d : (t * D + d) * B + b) * H + k] = l->y[(t * B + b) * H + k].v;
-            const int64_t at = (p->batch_first ? b * D + d : d * B + b) * H + k;
+            for (int64_t t = 0; t < T && planes[0]; ++t) planes[0][of_y(p, t, d, b) + k] = l->y[(t * B + b) * H + k].v;
+            const int64_t at = of_state(p, d, b) + k;
             if (e->n_out > 1 && planes[1]) planes[1][at] = l->h[b * H + k].v;
             if (e->n_out > 2 && planes[2]) planes[2][at] = l->c[b * H + k].v;
         }
@@ -312,85 +322,162 @@ static double range_with_zero(const double *x, int64_t n) {
     return hi - lo;
 }
 
+/* ---- one direction ---- */
+
+static vn_rnn_layer_t layer_of(vn_eval_t *e, const plan_t *p, const common_t *c, int d) {
+    const int64_t H = p->hidden, G = p->spec.gates, B = p->batch;
+    const vn_format_t type = vn_format_of(e->in[0].t->dtype), kept = e->contract->result != VN_FMT_NONE ? e->contract->result : type;
+    const vn_format_info_t *store = vn_format_info(type), *acc = vn_format_info(e->contract->accumulator),
+                           *hidden = vn_format_info(e->contract->intermediate), *given = vn_format_info(kept);
+    const bool narrow = store && store->p < acc->p;
+    vn_rnn_layer_t l = {.e = e,
+                        .kind = p->spec.kind,
+                        .gates = (int)G,
+                        .steps = p->steps,
+                        .batch = B,
+                        .in = p->in,
+                        .hidden = H,
+                        .x = c->x,
+                        .x_err = c->x_err,
+                        .w = c->w + d * G * H * p->in,
+                        .r = c->r + d * G * H * H,
+                        .w_turned = p->spec.quantised,
+                        .lens = c->lens,
+                        .reverse = d == 1 || p->reverse_first,
+                        .linear_before_reset = vn_node_int(e->node, "linear_before_reset", 0) != 0,
+                        .input_forget = vn_node_int(e->node, "input_forget", 0) != 0,
+                        .bound = e->want >= VN_WANT_BOUND,
+                        .variance = e->want >= VN_WANT_VARIANCE,
+                        .h_format = vn_read_format(e, 0, e->in[0].t->dtype),
+                        .mid_format = hidden && hidden->p < acc->p ? e->contract->intermediate : VN_FMT_NONE,
+                        .mid_open = e->contract->operand_mask == 0 || (e->contract->operand_mask & BIASES),
+                        .u_state = narrow ? store->u : 0,
+                        .eta_state = narrow ? store->eta : 0};
+    l.rule = (vn_gate_rule_t){.u = acc->u,
+                              .eta = e->contract->ftz ? acc->tau : acc->eta,
+                              .t_tanh = vn_budget(e, "tanh"),
+                              .t_sigmoid = vn_budget(e, "sigmoid"),
+                              .t_exp = vn_budget(e, "exp"),
+                              .log_max = log(acc->max)};
+    memcpy(l.gate, p->gate[d], sizeof l.gate);
+    if (c->given) l.given = c->given + d * p->steps * B * H;
+    if (c->given && given && given->p < acc->p) l.u_given = given->u, l.eta_given = given->eta, l.given_format = kept;
+    if (c->b) {
+        l.wb = c->b + (int64_t)d * p->spec.bias_rows * H;
+        l.rb = l.wb + G * H;
+    }
+    if (c->peep) l.peep = c->peep + (int64_t)d * 3 * H;
+    if (c->h0) l.h0 = c->h0 + d * B * H;
+    if (c->c0) l.c0 = c->c0 + d * B * H;
+    return l;
+}
+
+static vn_status_t run_again(vn_rnn_layer_t *l) {
+    memset(l->y, 0, (size_t)(l->batch * l->hidden * l->steps) * sizeof *l->y);
+    return vn_rnn_run(l);
+}
+
+/* Bounds are convex in u while no error reaches the range of its function, so 2^-53 / u of them holds for float64 itself (claim RNN-6): up to
+ * arguments known within this. */
+static double convex_up_to(const vn_rnn_layer_t *l) {
+    double steepest = 1;
+    for (int k = 0; k < 3; ++k) {
+        if (l->gate[k].kind == VN_GATE_THRESHOLDED) return 0;
+        steepest = fmax(steepest, fmax(fabs(l->gate[k].alpha), fabs(l->gate[k].beta)));
+    }
+    return 0.25 / steepest;
+}
+
+/* The run in float64's own roundoff. */
+static vn_status_t own_error(vn_eval_t *e, const plan_t *p, int d, const vn_rnn_layer_t *layer) {
+    vn_rnn_layer_t l = *layer;
+    l.variance = false;
+    l.u_state = l.eta_state = l.u_given = l.eta_given = 0;
+    l.rule.u = 0x1p-53;
+    l.rule.eta = 0x1p-1074;
+    l.rule.t_tanh = fmax(l.rule.t_tanh, 2);
+    l.rule.t_sigmoid = fmax(l.rule.t_sigmoid, 2);
+    l.rule.t_exp = fmax(l.rule.t_exp, 2);
+    VN_TRY(run_again(&l));
+    put_direction(e, p, d, &l, OWN);
+    return VN_OK;
+}
+
+static vn_status_t direction(vn_eval_t *e, const plan_t *p, const common_t *c, int d, double *const second[3]) {
+    vn_rnn_layer_t l = layer_of(e, p, c, d);
+    const size_t n = (size_t)(p->batch * p->hidden > 0 ? p->batch * p->hidden : 1);
+    l.h = vn_alloc(n, sizeof *l.h);
+    l.c = l.kind == 'L' ? vn_alloc(n, sizeof *l.c) : NULL;
+    l.y = vn_alloc(n * (size_t)(p->steps ? p->steps : 1), sizeof *l.y);
+    vn_status_t s = l.h && l.y && (l.c || l.kind != 'L') ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    if (s == VN_OK) s = vn_rnn_run(&l);
+    if (s == VN_OK) put_direction(e, p, d, &l, PLAIN);
+    /* An infinite argument is that infinity in every arithmetic. */
+    if (s == VN_OK && l.bound && l.rule.u > 0x1p-53 && isfinite(l.most) && l.most >= convex_up_to(&l)) s = own_error(e, p, d, &l);
+    if (s == VN_OK && p->spec.quantised && l.bound) {
+        l.quantised_x = range_with_zero(c->x, e->in[0].t->count) / 510 * (1 + 0x1p-20);
+        l.quantised_h = 2.0 / 510 * (1 + 0x1p-20);
+        l.variance = false;
+        s = run_again(&l);
+        if (s == VN_OK) put_direction(e, p, d, &l, WIDE);
+    }
+    if (s == VN_OK && (second[0] || second[1] || second[2])) {
+        l.gate[2].clip = l.gate[0].clip;
+        l.bound = l.variance = false;
+        s = run_again(&l);
+        if (s == VN_OK) put_reading(e, p, d, &l, second);
+    }
+    vn_free(l.h);
+    vn_free(l.c);
+    vn_free(l.y);
+    return s;
+}
+
+/* ---- elements that float64 leaves open ---- */
+
+/* Those of direction d among the elements that are asked for. */
+static void answer(const plan_t *p, int d, const vn_refine_t *q, const vn_sharp_t *y, const vn_sharp_t *h, const vn_sharp_t *c) {
+    const int64_t B = p->batch, H = p->hidden, D = p->directions;
+    for (int64_t i = 0; i < q->n; ++i) {
+        const int64_t k = q->at[i] % H, row = q->at[i] / H; /* (t, d, b) or (b, t, d); of states (d, b) or (b, d) */
+        const int64_t of = p->batch_first ? row % D : row / B % D, b = !p->batch_first ? row % B : q->k == 0 ? row / D / p->steps : row / D;
+        const int64_t t = q->k > 0 ? 0 : p->batch_first ? row / D % p->steps : row / B / D;
+        if (of != d) continue;
+        const vn_sharp_t *from = q->k == 0 ? &y[(t * B + b) * H + k] : q->k == 1 ? &h[b * H + k] : &c[b * H + k];
+        if (isfinite(from->e) && vn_quad_finite(from->v)) q->out[i] = (vn_exact_t){.value = from->v, .own = from->e};
+    }
+}
+
+/* Where states or products are rounded to a format on the way the value near a tie is one of two, and stays so. */
+static vn_status_t refine(vn_eval_t *e, const plan_t *p, const common_t *c) {
+    const int64_t n = p->batch * p->hidden;
+    const size_t room = (size_t)(n > 0 ? n : 1);
+    vn_status_t s = VN_OK;
+    for (int d = 0; d < p->directions && s == VN_OK; ++d) {
+        const vn_rnn_layer_t l = layer_of(e, p, c, d);
+        if (l.h_format != VN_FMT_NONE || l.mid_format != VN_FMT_NONE || l.x_err) return VN_OK;
+        vn_sharp_t *y = vn_alloc(room * (size_t)(p->steps ? p->steps : 1), sizeof *y), *h = vn_alloc(room, sizeof *h),
+                   *cell = l.kind == 'L' ? vn_alloc(room, sizeof *cell) : NULL;
+        s = y && h && (cell || l.kind != 'L') ? vn_rnn_exact(&l, y, h, cell) : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        if (s == VN_OK) answer(p, d, e->refine, y, h, cell);
+        vn_free(y);
+        vn_free(h);
+        vn_free(cell);
+    }
+    return s;
+}
+
 static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
     common_t c = {0};
     VN_TRY(gather(e, bag, p, &c));
     VN_TRY(gather_given(e, bag, p, &c));
     VN_TRY(outputs(e, p));
-    const int64_t D = p->directions, H = p->hidden, G = p->spec.gates, B = p->batch;
-    const vn_format_info_t *store = vn_format_info(vn_format_of(e->in[0].t->dtype)), *acc = vn_format_info(e->contract->accumulator);
-    const bool narrow = store && store->p < acc->p, clips = p->spec.kind == 'L' && vn_node_attr(e->node, "clip") != NULL;
+    if (e->refine) return refine(e, p, &c);
+    const bool clips = p->spec.kind == 'L' && vn_node_attr(e->node, "clip") != NULL;
     double *second[3] = {NULL, NULL, NULL};
     for (int k = 0; clips && k < e->n_out && k < 3; ++k)
         if (e->out[k].value && !(second[k] = buffer(bag, e->out[k].count))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-    for (int d = 0; d < D; ++d) {
-        vn_rnn_layer_t l = {.e = e,
-                            .kind = p->spec.kind,
-                            .gates = (int)G,
-                            .steps = p->steps,
-                            .batch = B,
-                            .in = p->in,
-                            .hidden = H,
-                            .x = c.x,
-                            .x_err = c.x_err,
-                            .w = c.w + d * G * H * p->in,
-                            .r = c.r + d * G * H * H,
-                            .w_turned = p->spec.quantised,
-                            .lens = c.lens,
-                            .reverse = d == 1 || p->reverse_first,
-                            .linear_before_reset = vn_node_int(e->node, "linear_before_reset", 0) != 0,
-                            .input_forget = vn_node_int(e->node, "input_forget", 0) != 0,
-                            .bound = e->want >= VN_WANT_BOUND,
-                            .variance = e->want >= VN_WANT_VARIANCE,
-                            .h_format = vn_read_format(e, 0, e->in[0].t->dtype),
-                            .u_state = narrow ? store->u : 0,
-                            .eta_state = narrow ? store->eta : 0};
-        l.rule = (vn_gate_rule_t){.u = acc->u,
-                                  .eta = e->contract->ftz ? acc->tau : acc->eta,
-                                  .t_tanh = vn_budget(e, "tanh"),
-                                  .t_sigmoid = vn_budget(e, "sigmoid"),
-                                  .t_exp = vn_budget(e, "exp"),
-                                  .log_max = log(acc->max)};
-        memcpy(l.gate, p->gate[d], sizeof l.gate);
-        if (c.given) {
-            const vn_format_info_t *kept = e->contract->result != VN_FMT_NONE ? vn_format_info(e->contract->result) : store;
-            l.given = c.given + d * p->steps * B * H;
-            if (kept && kept->p < acc->p) l.u_given = kept->u, l.eta_given = kept->eta;
-        }
-        if (c.b) {
-            l.wb = c.b + (int64_t)d * p->spec.bias_rows * H;
-            l.rb = l.wb + G * H;
-        }
-        if (c.peep) l.peep = c.peep + (int64_t)d * 3 * H;
-        if (c.h0) l.h0 = c.h0 + d * B * H;
-        if (c.c0) l.c0 = c.c0 + d * B * H;
-        const size_t n = (size_t)(B * H > 0 ? B * H : 1);
-        l.h = vn_alloc(n, sizeof *l.h);
-        l.c = l.kind == 'L' ? vn_alloc(n, sizeof *l.c) : NULL;
-        l.y = vn_alloc(n * (size_t)(p->steps ? p->steps : 1), sizeof *l.y);
-        vn_status_t s = l.h && l.y && (l.c || l.kind != 'L') ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
-        if (s == VN_OK) s = vn_rnn_run(&l);
-        if (s == VN_OK) put_direction(e, p, d, &l, false);
-        if (s == VN_OK && p->spec.quantised && l.bound) {
-            l.quantised_x = range_with_zero(c.x, e->in[0].t->count) / 510 * (1 + 0x1p-20);
-            l.quantised_h = 2.0 / 510 * (1 + 0x1p-20);
-            l.variance = false;
-            memset(l.y, 0, n * (size_t)(p->steps ? p->steps : 1) * sizeof *l.y);
-            s = vn_rnn_run(&l);
-            if (s == VN_OK) put_direction(e, p, d, &l, true);
-        }
-        if (s == VN_OK && clips) {
-            l.gate[2].clip = l.gate[0].clip;
-            l.bound = l.variance = false;
-            memset(l.y, 0, n * (size_t)(p->steps ? p->steps : 1) * sizeof *l.y);
-            s = vn_rnn_run(&l);
-            if (s == VN_OK) put_reading(e, p, d, &l, second);
-        }
-        vn_free(l.h);
-        vn_free(l.c);
-        vn_free(l.y);
-        VN_TRY(s);
-    }
+    for (int d = 0; d < p->directions; ++d) VN_TRY(direction(e, p, &c, d, second));
     return clips ? finish_reading(e, second) : VN_OK;
 }
 
@@ -409,11 +496,13 @@ static vn_status_t eval(vn_eval_t *e) {
     return s;
 }
 
+enum { FLAGS = VN_OP_PROPAGATES | VN_OP_STATES | VN_OP_REFINES };
+
 static const vn_op_t rows[] = {
-    {"", "RNN", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
-    {"", "GRU", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
-    {"", "LSTM", 7, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
-    {"com.microsoft", "DynamicQuantizeLSTM", 1, 0, VN_CLASS_COMPOSITE, VN_OP_PROPAGATES | VN_OP_STATES, "RNN-2", eval, infer, 0},
+    {"", "RNN", 7, 0, VN_CLASS_COMPOSITE, FLAGS, "RNN-2", eval, infer, 0},
+    {"", "GRU", 7, 0, VN_CLASS_COMPOSITE, FLAGS, "RNN-2", eval, infer, 0},
+    {"", "LSTM", 7, 0, VN_CLASS_COMPOSITE, FLAGS, "RNN-2", eval, infer, 0},
+    {"com.microsoft", "DynamicQuantizeLSTM", 1, 0, VN_CLASS_COMPOSITE, FLAGS, "RNN-2", eval, infer, 0},
 };
 
 const vn_family_t vn_family_recurrent = {"recurrent", rows, sizeof rows / sizeof *rows};

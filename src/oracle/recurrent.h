@@ -2,6 +2,7 @@
 #ifndef VN_ORACLE_RECURRENT_H
 #define VN_ORACLE_RECURRENT_H
 
+#include "oracle/quad.h"
 #include "oracle/rows.h"
 
 /** Value, sound error, variance of one hidden quantity. */
@@ -49,6 +50,8 @@ void vn_gate_row(const vn_gate_t *g, const vn_gate_rule_t *r, int64_t n, const d
 /** a * b and a + b with one rounding each, errors carried with all second-order terms. */
 vn_tri_t vn_tri_mul(double u, double eta, vn_tri_t a, vn_tri_t b);
 vn_tri_t vn_tri_add(double u, vn_tri_t a, vn_tri_t b);
+/** z rounded to a format: between the rounded ends of its doubt, exact again where these agree. Claim RNN-4. */
+vn_tri_t vn_tri_round(vn_format_t f, vn_rounding_t r, vn_tri_t z);
 
 enum { VN_RNN_GATES = 4 };
 
@@ -72,12 +75,24 @@ typedef struct vn_rnn_layer {
     vn_gate_rule_t rule;
     double u_state, eta_state;       /* rounding of a stored hidden state, 0 if it is kept in the accumulator */
     vn_format_t h_format;            /* operands are rounded to it; NONE: not */
+    vn_format_t mid_format;          /* each product of a gate, with x and with h, is rounded to it before they meet; NONE: not */
+    bool mid_open;                   /* where the rounding to it happens is open: products, biases, the sums of them */
+    vn_format_t given_format;        /* type of the store behind u_given, NONE if there is none */
     double quantised_x, quantised_h; /* half steps of dynamic quantisation of operands (second tier); 0 = none */
     bool bound, variance;
+    double most; /* largest error of a gate's argument that was met */
     /* results, filled: y[t*batch*hidden..] in original time order (may be NULL), last h and c */
     vn_tri_t *y, *h, *c;
 } vn_rnn_layer_t;
 /** h and c: [batch*hidden], given by the caller; y: [steps*batch*hidden], zeroed. Errors: NOMEM. */
 vn_status_t vn_rnn_run(vn_rnn_layer_t *l);
+
+/** One hidden quantity in 113 bits, and a bound of its error. */
+typedef struct vn_sharp {
+    vn_quad_t v;
+    double e;
+} vn_sharp_t;
+/** The value again, in twice the working precision (claim RNN-6); roundings to formats are not carried out. y is zeroed. Errors: NOMEM. */
+vn_status_t vn_rnn_exact(const vn_rnn_layer_t *l, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c);
 
 #endif

@@ -3,6 +3,8 @@
  * Claim RNN-1 (bounds.md "RNN"): for f with Lipschitz constant L on [z - E, z + E], |f^(z^) - f(z)| <= L E (1 + 2 t u) + own, own = 2 t u |f|
  * (tanh, and as for Elu's exponential, Softplus), + 4 u for the sigmoid (the body 1 / (1 + exp(-z))), 2 u (...) for the rational and
  * piecewise linear ones. Clipping before f is 1-Lipschitz. Bounded functions: never more than their range and own error.
+ * Claim RNN-4 (as CONTRACT-9): rounding is monotone, so what is known within E becomes a number between RN(z - E) and RN(z + E). The larger
+ * distance to RN(z) is the new error, 0 where all agree; its square is the variance where the ends at 8 sigma differ, else 0.
  */
 #include "oracle/recurrent.h"
 
@@ -182,4 +184,17 @@ vn_tri_t vn_tri_mul(double u, double eta, vn_tri_t a, vn_tri_t b) {
 vn_tri_t vn_tri_add(double u, vn_tri_t a, vn_tri_t b) {
     const double y = a.v + b.v, carried = a.e + b.e;
     return (vn_tri_t){.v = y, .e = carried + u * (fabs(y) + carried), .s = a.s + b.s + 0.18 * u * u * y * y};
+}
+
+vn_tri_t vn_tri_round(vn_format_t f, vn_rounding_t r, vn_tri_t z) {
+    enum { SIGMAS = 8 };
+    vn_tri_t y = {.v = vn_round_to(f, z.v, r, false)};
+    for (int pass = 0; pass < 2 && z.e > 0; ++pass) {
+        const double far = pass ? SIGMAS * sqrt(z.s) : z.e, d = (far < z.e ? far : z.e) * (1 + 0x1p-50) + 0x1p-52 * fabs(z.v);
+        const double below = y.v - vn_round_to(f, z.v - d, r, false), above = vn_round_to(f, z.v + d, r, false) - y.v;
+        const double step = below > above ? below : above;
+        if (pass) y.s = isfinite(step) ? step * step : 0;
+        else y.e = isnan(step) || isnan(z.e) ? INFINITY : step * (1 + 0x1p-50);
+    }
+    return y;
 }

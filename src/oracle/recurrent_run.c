@@ -5,7 +5,13 @@
  * second-order terms; E_h and E_c are carried from step to step. A state stored in a narrower tensor type adds u_o |h| + eta_o / 2 per step.
  * Variance: first order, random order of the sum, errors of different steps independent.
  * Claim RNN-3: where the returned states are given, step t starts from the returned h of step t - 1, known up to the rounding of its store.
- * If every step keeps its bound, the whole is one execution under the contract; the bound does not grow with |R|^t.
+ * If every step keeps its bound, the whole is one execution under the contract; the bound does not grow with |R|^t. Where states are stored
+ * and enter the products in one format, the returned h is the operand itself: exact.
+ * Claim RNN-5: under contract.intermediate each of the two products of a gate, X W' and H R', is a sum by RNN-2 of its own terms, is rounded
+ * to that format (RNN-4), and the argument is a sum of the two and the biases: where the contract rounds operands of products but not biases
+ * (operand_mask without bit 2). Else it is open which products, biases and sums are rounded: the argument is a sum of these few parts, each
+ * rounded, in the roundoff of that format, in any order. A reset gate that scales the operand of a product lies between two products: its bias
+ * and the sum of H R' and bias are rounded too.
  */
 #include <math.h>
 #include <string.h>
@@ -23,6 +29,8 @@ enum { COLUMNS = 256 };
 typedef struct state {
     vn_rnn_layer_t *l;
     int64_t width;                  /* gates * hidden */
+    double x_terms, h_terms;        /* terms that a product brings into the argument: all of its own, or 1 after it was rounded */
+    double u, eta;                  /* of the sums that make the argument */
     planes_t xw, hr, rh;            /* [steps*batch, width], [batch, width], [batch, hidden] of the reset state (GRU) */
     double *r_tiles;                /* tiles of COLUMNS columns, each [hidden, COLUMNS]: a step streams the weights once, front to back */
     double *hv, *ha, *he, *hq, *hs; /* operand planes of a step */
@@ -86,19 +94,21 @@ static vn_status_t inputs(state_t *s) {
     return st;
 }
 
-/* Planes of a state as it enters a product: rounded to the contract's operand format, with its doubt. */
-static void operand(state_t *s, const vn_tri_t *h) {
+/* Planes of a state as it enters a product: rounded to the contract's operand format, with its doubt. settled: its store had that format, so
+ * what was returned is the operand. */
+static void operand(state_t *s, const vn_tri_t *h, bool settled) {
     const vn_rnn_layer_t *l = s->l;
-    const int64_t n = l->batch * l->hidden;
-    for (int64_t i = 0; i < n; ++i) s->hv[i] = h[i].v;
-    if (l->h_format != VN_FMT_NONE) vn_round_array(l->h_format, l->e->contract->operand_rounding, s->hv, n);
-    const double u = l->h_format != VN_FMT_NONE ? vn_format_info(l->h_format)->u : 0;
-    for (int64_t i = 0; l->bound && i < n; ++i) {
-        /* an uncertain state may round to a neighbour: both ends move by up to two spacings */
-        const double e = h[i].e + (h[i].e > 0 ? 4 * u * (fabs(h[i].v) + h[i].e) : 0) + l->quantised_h;
-        s->he[i] = e;
-        s->ha[i] = fabs(s->hv[i]) + e;
-        if (l->variance) s->hq[i] = s->hv[i] * s->hv[i], s->hs[i] = h[i].s;
+    const vn_contract_t *c = l->e->contract;
+    for (int64_t i = 0; i < l->batch * l->hidden; ++i) {
+        vn_tri_t z = h[i];
+        if (settled) z.e = z.s = 0;
+        if (l->h_format != VN_FMT_NONE) z = vn_tri_round(l->h_format, c->operand_rounding, z);
+        if (settled && c->ftz) z.e += vn_format_info(l->h_format)->tau;
+        s->hv[i] = z.v;
+        if (!l->bound) continue;
+        s->he[i] = z.e + l->quantised_h;
+        s->ha[i] = fabs(z.v) + s->he[i];
+        if (l->variance) s->hq[i] = z.v * z.v, s->hs[i] = z.s;
     }
 }
 
@@ -207,14 +217,32 @@ static double *tiles_of(const vn_rnn_layer_t *l, int64_t width) {
     return y;
 }
 
-/* A sum of `n` terms: value v, absolute sum a, sum of squares q, carried error e, carried variance s. */
-static vn_tri_t sum(const vn_rnn_layer_t *l, double n, double v, double a, double q, double e, double s) {
-    const double u = l->rule.u, inflate = 1 + n * 0x1p-52;
-    vn_tri_t z = {.v = v};
+typedef struct terms {
+    double v, a, q, e, s; /* value, absolute sum, sum of squares, carried error, carried variance */
+} terms_t;
+
+/* A sum of n terms, each addition wrong by u. */
+static vn_tri_t sum(const vn_rnn_layer_t *l, double u, double eta, double n, terms_t p) {
+    const double inflate = 1 + n * 0x1p-52;
+    vn_tri_t z = {.v = p.v};
     if (!l->bound) return z;
-    z.e = vn_gamma(n, u) * a * inflate + e * inflate + n * l->rule.eta / 2;
-    if (l->variance) z.s = 0.18 * u * u * (n + 1) * (q / 6 + v * v / 3) + 0.18 * u * u * q + s;
+    z.e = vn_gamma(n, u) * p.a * inflate + p.e * inflate + n * eta / 2;
+    if (l->variance) z.s = 0.18 * u * u * (n + 1) * (p.q / 6 + p.v * p.v / 3) + 0.18 * u * u * p.q + p.s;
     return z;
+}
+
+/* Products of `terms` terms that become one number each before they meet anything else. */
+static void narrow(const vn_rnn_layer_t *l, const planes_t *p, int64_t count, int64_t terms) {
+    for (int64_t i = 0; i < count && l->mid_format != VN_FMT_NONE; ++i) {
+        terms_t of = {.v = p->v[i]};
+        if (l->bound) of.e = p->e[i], of.a = p->a[i] + of.e;
+        if (l->variance) of.q = p->q[i], of.s = p->s[i];
+        vn_tri_t z = sum(l, l->rule.u, l->rule.eta, (double)terms, of);
+        if (!l->mid_open) z = vn_tri_round(l->mid_format, VN_RNE, z);
+        p->v[i] = z.v;
+        if (l->bound) p->e[i] = z.e, p->a[i] = fabs(z.v) + z.e;
+        if (l->variance) p->q[i] = z.v * z.v, p->s[i] = z.s;
+    }
 }
 
 /* Gate g of sample b at step t: products with x and h, biases; the part of h may be left out. */
@@ -222,26 +250,27 @@ static vn_tri_t argument(const state_t *s, int64_t t, int64_t b, int g, int64_t 
     const vn_rnn_layer_t *l = s->l;
     const int64_t at = g * l->hidden + k, x = (t * l->batch + b) * s->width + at, h = b * s->width + at;
     const double wb = l->wb ? l->wb[at] : 0, rb = l->rb && with_h ? l->rb[at] : 0;
-    double n = (double)l->in + 2, v = s->xw.v[x] + wb + rb, a = 0, q = 0, e = 0, var = 0;
-    if (l->bound) a = s->xw.a[x] + s->xw.e[x] + fabs(wb) + fabs(rb), e = s->xw.e[x];
-    if (l->variance) q = s->xw.q[x] + wb * wb + rb * rb;
+    double n = s->x_terms + 2;
+    terms_t p = {.v = s->xw.v[x] + wb + rb};
+    if (l->bound) p.a = s->xw.a[x] + s->xw.e[x] + fabs(wb) + fabs(rb), p.e = s->xw.e[x];
+    if (l->variance) p.q = s->xw.q[x] + wb * wb + rb * rb, p.s = s->xw.s[x];
     if (with_h) {
-        n += (double)l->hidden;
-        v += s->hr.v[h];
-        if (l->bound) a += s->hr.a[h], e += s->hr.e[h];
-        if (l->variance) q += s->hr.q[h], var += s->hr.s[h];
+        n += s->h_terms;
+        p.v += s->hr.v[h];
+        if (l->bound) p.a += s->hr.a[h], p.e += s->hr.e[h];
+        if (l->variance) p.q += s->hr.q[h], p.s += s->hr.s[h];
     }
     if (l->peep && peep_of) {
         static const int order[4] = {0, 1, 2, 0}; /* peepholes stand as i o f; the cell gate has none */
-        const double p = l->peep[order[g] * l->hidden + k], term = p * peep_of->v;
+        const double weight = l->peep[order[g] * l->hidden + k], term = weight * peep_of->v;
         n += 1;
-        v += term;
-        a += fabs(p) * (fabs(peep_of->v) + peep_of->e);
-        q += term * term;
-        e += fabs(p) * peep_of->e;
-        var += p * p * peep_of->s;
+        p.v += term;
+        p.a += fabs(weight) * (fabs(peep_of->v) + peep_of->e);
+        p.q += term * term;
+        p.e += fabs(weight) * peep_of->e;
+        p.s += weight * weight * peep_of->s;
     }
-    return sum(l, n, v, a, q, e, var);
+    return sum(l, s->u, s->eta, n, p);
 }
 
 static vn_tri_t complement(const vn_rnn_layer_t *l, vn_tri_t a) { /* 1 - a, one rounding */
@@ -257,9 +286,19 @@ static vn_tri_t stored(const vn_rnn_layer_t *l, vn_tri_t h) {
     return h;
 }
 
+/* The doubts that gates were asked with. */
+static void note(const state_t *s, int64_t n, const double *e) {
+    for (int64_t k = 0; k < n && e; ++k)
+        if (!(e[k] <= s->l->most)) s->l->most = isnan(e[k]) ? INFINITY : e[k];
+}
+
+static vn_tri_t gate(const state_t *s, int k, vn_tri_t z) {
+    note(s, 1, &z.e);
+    return vn_gate_apply(&s->l->gate[k], &s->l->rule, z);
+}
+
 static void rnn_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
-    for (int64_t k = 0; k < s->l->hidden; ++k)
-        h[k] = stored(s->l, vn_gate_apply(&s->l->gate[0], &s->l->rule, argument(s, t, b, 0, k, true, NULL)));
+    for (int64_t k = 0; k < s->l->hidden; ++k) h[k] = stored(s->l, gate(s, 0, argument(s, t, b, 0, k, true, NULL)));
 }
 
 /* ---- LSTM cells of plain gates, a row of hidden units at a time: the same formulas, without variance and peepholes ---- */
@@ -288,11 +327,11 @@ VN_CLONES static void argument_errors(int64_t n, argument_planes_t p, double g, 
 static void argument_row(const state_t *s, int64_t t, int64_t b, int g, const double *zero, double *z, double *e) {
     const vn_rnn_layer_t *l = s->l;
     const int64_t at = g * l->hidden, x = (t * l->batch + b) * s->width + at, h = b * s->width + at;
-    const double n = (double)l->in + 2 + (double)l->hidden, *wb = l->wb ? l->wb + at : zero, *rb = l->rb ? l->rb + at : zero;
+    const double n = s->x_terms + 2 + s->h_terms, *wb = l->wb ? l->wb + at : zero, *rb = l->rb ? l->rb + at : zero;
     argument_values(l->hidden, s->xw.v + x, wb, rb, s->hr.v + h, z);
     if (!l->bound) return;
     const argument_planes_t p = {s->xw.a + x, s->xw.e + x, wb, rb, s->hr.a + h, s->hr.e + h};
-    argument_errors(l->hidden, p, vn_gamma(n, l->rule.u), 1 + n * 0x1p-52, n * l->rule.eta / 2, e);
+    argument_errors(l->hidden, p, vn_gamma(n, s->u), 1 + n * 0x1p-52, n * s->eta / 2, e);
 }
 
 static void lstm_row(const state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri_t *c) {
@@ -304,6 +343,7 @@ static void lstm_row(const state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri
     for (int g = 0; g <= CELL; ++g) v[g] = s->row + 2 * g * H, e[g] = l->bound ? v[g] + H : NULL;
     for (int g = 0; g <= C; ++g) {
         argument_row(s, t, b, g, zero, v[g], e[g]);
+        note(s, H, e[g]);
         vn_gate_row(&l->gate[g == C], &l->rule, H, v[g], e[g], v[g], e[g]);
     }
     for (int64_t k = 0; k < H; ++k) {
@@ -312,6 +352,7 @@ static void lstm_row(const state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tri
         v[CELL][k] = c[k].v;
         if (e[CELL]) e[CELL][k] = c[k].e;
     }
+    note(s, H, e[CELL]);
     vn_gate_row(&l->gate[2], &l->rule, H, v[CELL], e[CELL], v[CELL], e[CELL]);
     for (int64_t k = 0; k < H; ++k) {
         const vn_tri_t o = {v[O][k], e[O] ? e[O][k] : 0, 0}, y = {v[CELL][k], e[CELL] ? e[CELL][k] : 0, 0};
@@ -329,23 +370,35 @@ static void lstm_cell(const state_t *s, int64_t t, int64_t b, vn_tri_t *h, vn_tr
     const double u = l->rule.u, eta = l->rule.eta;
     enum { I, O, F, C };
     for (int64_t k = 0; k < l->hidden; ++k) {
-        const vn_tri_t i = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, I, k, true, &c[k]));
-        const vn_tri_t f = l->input_forget ? complement(l, i) : vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, F, k, true, &c[k]));
-        const vn_tri_t g = vn_gate_apply(&l->gate[1], &l->rule, argument(s, t, b, C, k, true, NULL));
+        const vn_tri_t i = gate(s, 0, argument(s, t, b, I, k, true, &c[k]));
+        const vn_tri_t f = l->input_forget ? complement(l, i) : gate(s, 0, argument(s, t, b, F, k, true, &c[k]));
+        const vn_tri_t g = gate(s, 1, argument(s, t, b, C, k, true, NULL));
         const vn_tri_t cell = vn_tri_add(u, vn_tri_mul(u, eta, f, c[k]), vn_tri_mul(u, eta, i, g));
-        const vn_tri_t o = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, O, k, true, &cell));
+        const vn_tri_t o = gate(s, 0, argument(s, t, b, O, k, true, &cell));
         c[k] = cell;
-        h[k] = stored(l, vn_tri_mul(u, eta, o, vn_gate_apply(&l->gate[2], &l->rule, cell)));
+        h[k] = stored(l, vn_tri_mul(u, eta, o, gate(s, 2, cell)));
     }
 }
 
 enum { UPDATE, RESET, HIDDEN };
 
+/* The reset gate where it scales the operand of a product: it lies between two products, so biases and their sum with H R' are rounded as well. */
+static vn_tri_t reset_argument(const state_t *s, int64_t t, int64_t b, int64_t k) {
+    const vn_rnn_layer_t *l = s->l;
+    if (l->mid_format == VN_FMT_NONE || l->mid_open || l->linear_before_reset) return argument(s, t, b, RESET, k, true, NULL);
+    const int64_t at = RESET * l->hidden + k, i = (t * l->batch + b) * s->width + at, j = b * s->width + at;
+    const double u = l->rule.u, wb = l->wb ? l->wb[at] : 0, rb = l->rb ? l->rb[at] : 0;
+    const vn_tri_t x = {s->xw.v[i], l->bound ? s->xw.e[i] : 0, l->variance ? s->xw.s[i] : 0},
+                   h = {s->hr.v[j], l->bound ? s->hr.e[j] : 0, l->variance ? s->hr.s[j] : 0};
+    const vn_tri_t bias = vn_tri_round(l->mid_format, VN_RNE, vn_tri_add(u, (vn_tri_t){.v = wb}, (vn_tri_t){.v = rb}));
+    return vn_tri_add(u, x, vn_tri_round(l->mid_format, VN_RNE, vn_tri_add(u, h, bias)));
+}
+
 static void gru_gates(state_t *s, int64_t t, int64_t b) {
     const vn_rnn_layer_t *l = s->l;
     for (int64_t k = 0; k < l->hidden; ++k) {
-        s->update[b * l->hidden + k] = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, UPDATE, k, true, NULL));
-        s->reset[b * l->hidden + k] = vn_gate_apply(&l->gate[0], &l->rule, argument(s, t, b, RESET, k, true, NULL));
+        s->update[b * l->hidden + k] = gate(s, 0, argument(s, t, b, UPDATE, k, true, NULL));
+        s->reset[b * l->hidden + k] = gate(s, 0, reset_argument(s, t, b, k));
     }
 }
 
@@ -359,17 +412,19 @@ static void gru_cell(state_t *s, int64_t t, int64_t b, vn_tri_t *h) {
         const double rb = l->rb ? l->rb[at] : 0;
         const planes_t *p = l->linear_before_reset ? &s->hr : &s->rh;
         const int64_t i = l->linear_before_reset ? b * s->width + at : from;
-        rest = sum(l, (double)l->hidden + 1, p->v[i] + rb, l->bound ? p->a[i] + fabs(rb) : 0, l->variance ? p->q[i] + rb * rb : 0,
-                   l->bound ? p->e[i] : 0, l->variance ? p->s[i] : 0);
-        if (l->linear_before_reset) rest = vn_tri_mul(u, eta, r, rest);
-        arg = vn_tri_add(u, arg, rest);
+        terms_t of = {.v = p->v[i] + rb};
+        if (l->bound) of.a = p->a[i] + fabs(rb), of.e = p->e[i];
+        if (l->variance) of.q = p->q[i] + rb * rb, of.s = p->s[i];
+        rest = sum(l, s->u, s->eta, s->h_terms + 1, of);
+        if (l->linear_before_reset) rest = vn_tri_mul(s->u, s->eta, r, rest);
+        arg = vn_tri_add(s->u, arg, rest);
         /* the additions of both parts may be mixed in any order: count them all on all terms */
         if (l->bound && !l->linear_before_reset) {
             const int64_t x = (t * l->batch + b) * s->width + at;
-            const double a = s->xw.a[x] + p->a[i] + fabs(rb) + (l->wb ? fabs(l->wb[at]) : 0), n = (double)(l->in + l->hidden) + 2;
-            arg.e = fmax(arg.e, vn_gamma(n, u) * a * (1 + n * 0x1p-52) + (s->xw.e[x] + p->e[i]) * (1 + u) + n * eta / 2);
+            const double a = s->xw.a[x] + p->a[i] + fabs(rb) + (l->wb ? fabs(l->wb[at]) : 0), n = s->x_terms + s->h_terms + 2;
+            arg.e = fmax(arg.e, vn_gamma(n, s->u) * a * (1 + n * 0x1p-52) + (s->xw.e[x] + p->e[i]) * (1 + s->u) + n * s->eta / 2);
         }
-        const vn_tri_t cand = vn_gate_apply(&l->gate[1], &l->rule, arg);
+        const vn_tri_t cand = gate(s, 1, arg);
         vn_tri_t y = vn_tri_add(u, vn_tri_mul(u, eta, complement(l, z), cand), vn_tri_mul(u, eta, z, h[k]));
         y.e += 3 * u * fabs(z.v) * (fabs(cand.v) + fabs(h[k].v)); /* also as cand + z (h - cand) */
         h[k] = stored(l, y);
@@ -381,8 +436,9 @@ static void gru_reset_product(state_t *s, const vn_tri_t *h) {
     vn_rnn_layer_t *l = s->l;
     vn_tri_t *scaled = s->z;
     for (int64_t i = 0; i < l->batch * l->hidden; ++i) scaled[i] = vn_tri_mul(l->rule.u, l->rule.eta, s->reset[i], h[i]);
-    operand(s, scaled);
+    operand(s, scaled, false);
     recur(s, HIDDEN * l->hidden, l->hidden, &s->rh, l->hidden);
+    narrow(l, &s->rh, l->batch * l->hidden, l->hidden);
 }
 
 /* The state that was returned before this step, for every sample that is still running. */
@@ -400,10 +456,12 @@ static void take_given(vn_rnn_layer_t *l, int64_t step) {
 static void steps(state_t *s) {
     vn_rnn_layer_t *l = s->l;
     const int64_t H = l->hidden;
+    const bool one_format = l->h_format != VN_FMT_NONE && l->h_format == l->given_format && l->e->contract->operand_rounding == VN_RNE;
     for (int64_t step = 0; step < l->steps; ++step) {
         if (l->given && step > 0) take_given(l, step);
-        operand(s, l->h);
+        operand(s, l->h, l->given && step > 0 && one_format);
         recur(s, 0, s->width, &s->hr, s->width);
+        narrow(l, &s->hr, l->batch * s->width, l->hidden);
         if (l->kind == 'G') {
             for (int64_t b = 0; b < l->batch; ++b)
                 if (step < l->lens[b]) gru_gates(s, l->reverse ? l->lens[b] - 1 - step : step, b);
@@ -422,7 +480,17 @@ static void steps(state_t *s) {
 }
 
 vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
-    state_t s = {.l = l, .width = l->gates * l->hidden};
+    const bool one = l->mid_format != VN_FMT_NONE, open = one && l->mid_open;
+    const vn_format_info_t *mid = vn_format_info(l->mid_format);
+    state_t s = {.l = l,
+                 .width = l->gates * l->hidden,
+                 .x_terms = open  ? 2
+                            : one ? 1
+                                  : (double)l->in, /* open: one more, each part may be rounded by itself too */
+                 .h_terms = one ? 1 : (double)l->hidden,
+                 .u = open ? mid->u : l->rule.u,
+                 .eta = open ? mid->eta : l->rule.eta};
+    l->most = 0;
     const int64_t n = l->batch * l->hidden;
     const size_t room = (size_t)(n ? n : 1);
     bool good = planes_new(&s.xw, (size_t)(l->steps * l->batch * s.width), l->bound, l->variance) &&
@@ -444,7 +512,10 @@ vn_status_t vn_rnn_run(vn_rnn_layer_t *l) {
         if (l->c) l->c[i] = (vn_tri_t){.v = l->c0 ? l->c0[i] : 0};
     }
     if (st == VN_OK) st = inputs(&s);
-    if (st == VN_OK) steps(&s);
+    if (st == VN_OK) {
+        narrow(l, &s.xw, l->steps * l->batch * s.width, l->in);
+        steps(&s);
+    }
     planes_free(&s.xw);
     planes_free(&s.hr);
     planes_free(&s.rh);

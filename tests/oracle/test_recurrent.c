@@ -1,7 +1,8 @@
-/* Claims RNN-1, RNN-2: twin in extended precision, f32 and f16 executions, directions, lengths, layouts, activations. */
+/* Claims RNN-1 to RNN-5: twin in extended precision, f32, f16 and bf16 executions, directions, lengths, layouts, activations. */
 #include <stdio.h>
 
 #include "oracle/one_node.h"
+#include "oracle/recurrent.h"
 #include "oracle/simulate.h"
 
 enum { T = 6, B = 3, I = 5, H = 4, MAX_D = 2 };
@@ -29,6 +30,7 @@ typedef struct ops {
     vn_rng_t *rng;
     double t; /* budget of functions */
     bool backward;
+    bool mixed; /* bf16 operands; products, biases and their sums are rounded to bf16 here and there */
 } ops_t;
 
 static long double op(const ops_t *o, long double x) { return o->f == VN_FMT_NONE ? x : sim(o->f, (double)x); }
@@ -37,9 +39,24 @@ static long double fn(const ops_t *o, bool sigmoid, long double z) {
     return o->f == VN_FMT_NONE ? y : sim_function(o->rng, o->f, (double)y, o->t);
 }
 
+static long double narrow(const ops_t *o, long double x) { return vn_rng_below(o->rng, 2) ? sim(VN_FMT_BF16, (double)x) : x; }
+
+/* The same with bf16 operands; rounded here and there. */
+static long double mixed_argument(const ops_t *o, const net_t *n, int d, int g, int k, const double *x, const long double *h, int part) {
+    const int G = n->gates;
+    long double with_x = 0, with_h = 0;
+    for (int i = 0; i < I && (part & 1); ++i) with_x = op(o, with_x + op(o, (long double)n->w[(d * G * H + g * H + k) * I + i] * x[i]));
+    for (int i = 0; i < H && (part & 2); ++i)
+        with_h = op(o, with_h + op(o, n->r[(d * G * H + g * H + k) * H + i] * sim(VN_FMT_BF16, (double)h[i])));
+    long double s = part & 1 ? narrow(o, op(o, narrow(o, with_x) + narrow(o, n->b[d * 2 * G * H + g * H + k]))) : 0;
+    if (part & 2) s = narrow(o, op(o, s + narrow(o, op(o, narrow(o, with_h) + narrow(o, n->b[d * 2 * G * H + (G + g) * H + k])))));
+    return s;
+}
+
 static long double argument(const ops_t *o, const net_t *n, int d, int g, int k, const double *x, const long double *h, int part) {
     const int G = n->gates;
     long double s = 0;
+    if (o->mixed) return mixed_argument(o, n, d, g, k, x, h, part);
     if (part & 1) {
         for (int q = 0; q < I; ++q) {
             const int i = o->backward ? I - 1 - q : q;
@@ -182,6 +199,48 @@ VN_TEST(recurrent, portable_holds_worse_functions) {
     for (int k = 0; k < 3; ++k) hold(t, "RGL"[k], VN_FMT_F32, VN_F32, "portable", 4);
 }
 
+/* Claim RNN-4: what lies within E of z is rounded to a number within the new error, which some of it attains; 0 where no end leaves the cell. */
+VN_TEST(recurrent, a_rounded_doubt) {
+    static const vn_format_t formats[] = {VN_FMT_BF16, VN_FMT_F16, VN_FMT_TF32};
+    vn_rng_t rng = vn_test_rng(t);
+    int exact = 0, doubtful = 0;
+    for (int i = 0; i < 3000; ++i) {
+        const vn_format_t f = formats[i % 3];
+        const double v = vn_rng_normal(&rng), e = vn_ulp(f, v) * ldexp(vn_rng_uniform(&rng), -(int)vn_rng_below(&rng, 12));
+        const vn_tri_t y = vn_tri_round(f, VN_RNE, (vn_tri_t){v, e, e * e / 400});
+        double most = 0;
+        for (int k = 0; k <= 20; ++k) most = fmax(most, fabs(vn_round_to(f, v + e * (k - 10) / 10, VN_RNE, false) - y.v));
+        VN_ASSERT_LE(t, most, y.e);
+        VN_ASSERT_LE(t, y.e, most * (1 + 0x1p-40));
+        VN_ASSERT(t, y.s == 0 || y.e > 0);
+        exact += y.e == 0;
+        doubtful += y.e > 0;
+    }
+    VN_ASSERT_GT(t, exact, 300);
+    VN_ASSERT_GT(t, doubtful, 300);
+}
+
+/* Claim RNN-5, roundings left open: executions that round here and there are inside. */
+VN_TEST(recurrent, bf16_on_the_way_to_the_gates_holds) {
+    vn_rng_t rng = vn_test_rng(t);
+    double y[T * MAX_D * B * H], h[MAX_D * B * H], c[MAX_D * B * H], worst = 0;
+    for (int i = 0; i < 36; ++i) {
+        net_t n = {.kind = "RGL"[i % 3], .gates = (const int[]){1, 3, 4}[i % 3], .dirs = 1 + i % 2, .reset_after = i / 6 % 2};
+        fill(&rng, VN_FMT_BF16, &n);
+        one_node_t e = node(t, &n, VN_F32, "operand=bf16,accumulator=f32,intermediate=bf16");
+        one_run(t, &e);
+        const ops_t low = {.f = VN_FMT_F32, .rng = &rng, .t = 1, .mixed = true};
+        run(&low, &n, y, h, c);
+        for (int k = 0; k < T * n.dirs * B * H; ++k) {
+            const double q = sim_ratio(y[k], e.out[0].value[k], e.out[0].bound[k]);
+            VN_ASSERT_LE(t, q, 1);
+            worst = fmax(worst, q);
+        }
+        one_free(&e);
+    }
+    VN_ASSERT_GE(t, worst, 0.05);
+}
+
 VN_TEST(recurrent, faults_are_outside) {
     vn_rng_t rng = vn_test_rng(t);
     double y[T * B * H], h[B * H], c[B * H];
@@ -300,4 +359,5 @@ VN_TEST(recurrent, shapes_are_checked) {
 
 VN_TEST_MAIN(VN_CASE(recurrent, f32_holds), VN_CASE(recurrent, f16_everywhere_holds), VN_CASE(recurrent, portable_holds_worse_functions),
              VN_CASE(recurrent, faults_are_outside), VN_CASE(recurrent, batch_first_layout), VN_CASE(recurrent, shapes_are_checked),
-             VN_CASE(recurrent, steps_from_returned_states))
+             VN_CASE(recurrent, steps_from_returned_states), VN_CASE(recurrent, a_rounded_doubt),
+             VN_CASE(recurrent, bf16_on_the_way_to_the_gates_holds))
