@@ -9,6 +9,7 @@
 enum { MAX_THREADS = 64 };
 
 static atomic_int wanted;         /* 0 = not set */
+static atomic_int online;         /* processors when first asked, 0 = not yet: the system's answer costs more than a small loop */
 static _Thread_local bool inside; /* nested loops run in place */
 
 void vn_threads_set(int n) { atomic_store(&wanted, n < 1 ? 0 : n > MAX_THREADS ? MAX_THREADS : n); }
@@ -16,8 +17,12 @@ void vn_threads_set(int n) { atomic_store(&wanted, n < 1 ? 0 : n > MAX_THREADS ?
 int vn_threads_get(void) {
     int n = atomic_load(&wanted);
     if (n) return n;
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online < 1 ? 1 : online > MAX_THREADS ? MAX_THREADS : (int)online;
+    n = atomic_load(&online);
+    if (n) return n;
+    const long found = sysconf(_SC_NPROCESSORS_ONLN);
+    n = found < 1 ? 1 : found > MAX_THREADS ? MAX_THREADS : (int)found;
+    atomic_store(&online, n); /* whoever comes first or second: the same number */
+    return n;
 }
 
 typedef struct job {

@@ -19,9 +19,10 @@
 #include <string.h>
 
 #include "judge/coherence.h"
+#include "judge/coherence_cells.h"
 
 enum {
-    SEGMENT = 8,
+    SEGMENT = VN_CELL_SIDE,
     LANES = 64,
     SAMPLE = 1 << 16,
     BLOCK_ROWS = 32,
@@ -34,11 +35,6 @@ enum {
 };
 #define SHARE 0.375 /* 6 standard errors of TWINS elements (bounds.md, calculus 4) */
 
-/* Sums over a group: of z, z^2, z q, (z q)^2, q^2 and |q|, q = y / sigma. */
-typedef struct cell {
-    double n, s, s2, p, p2, q2, qa;
-} cell_t;
-
 typedef enum kind { WHOLE, ROWS, COLUMNS, AXIS, LANE, TILE } kind_t;
 
 typedef struct accused {
@@ -50,36 +46,28 @@ typedef struct accused {
 
 typedef struct plan {
     const vn_case_t *c;
-    double *x;                  /* actual, one row */
+    double *x, *room;           /* actual, a strip of rows; scratch */
     int64_t rows, cols, stride; /* rows looked at: blocks of BLOCK_ROWS, every `stride`-th block */
     int rank;                   /* of the output without axes of length 1 */
     int64_t dims[VN_MAX_RANK];
-    int axes[VN_MAX_RANK];     /* their numbers in the output */
-    bool folded;               /* one long axis, seen as rows of LANES */
-    double legitimate;         /* D */
-    cell_t *row, *col, *tiles; /* tiles: (rows / 8) x (cols / 8) */
+    int axes[VN_MAX_RANK];        /* their numbers in the output */
+    bool folded;                  /* one long axis, seen as rows of LANES */
+    double legitimate;            /* D */
+    vn_cell_t *row, *col, *tiles; /* tiles: (rows / 8) x (cols / 8) */
     int64_t tile_rows, tile_cols;
     double budget, margin; /* ln(1 / p) of one test; largest excess over it */
     accused_t best;
 } plan_t;
 
-static void add(cell_t *a, const cell_t *b) {
-    a->n += b->n;
-    a->s += b->s;
-    a->s2 += b->s2;
-    a->p += b->p;
-    a->p2 += b->p2;
-    a->q2 += b->q2;
-    a->qa += b->qa;
-}
-
-static double x_of(const cell_t *g, bool factor, double legitimate) {
-    const double sum = factor ? fabs(g->p) - legitimate * g->q2 : fabs(g->s) - legitimate * g->qa, square = factor ? g->p2 : g->s2;
-    return sum > 0 && square > 0 ? sum / sqrt(square) : 0;
+/* X^2 of a group. */
+static double square_of(const vn_cell_t *g, bool factor, double legitimate) {
+    const double *t = g->sum, square = t[factor ? VN_CELL_P2 : VN_CELL_S2];
+    const double sum = factor ? fabs(t[VN_CELL_P]) - legitimate * t[VN_CELL_Q2] : fabs(t[VN_CELL_S]) - legitimate * t[VN_CELL_QA];
+    return sum > 0 && square > 0 ? sum * sum / square : 0;
 }
 
 /* Largest X that n signs can give is sqrt(n): the share of the error that is common. */
-static double share_of(const cell_t *g, double x) { return g->n > 0 ? x / sqrt(g->n) : 0; }
+static double share_of(const vn_cell_t *g, double x) { return g->sum[VN_CELL_N] > 0 ? x / sqrt(g->sum[VN_CELL_N]) : 0; }
 
 static void offer(plan_t *p, accused_t a) {
     a.exponent -= p->budget;
@@ -90,25 +78,28 @@ static void offer(plan_t *p, accused_t a) {
 }
 
 /* All groups of one kind, both weights, each alone and all together. */
-static void test(plan_t *p, const cell_t *g, int64_t groups, kind_t kind, int64_t period) {
+static void test(plan_t *p, const vn_cell_t *g, int64_t groups, kind_t kind, int64_t period) {
     for (int factor = 0; factor < 2; ++factor) {
-        double sum = 0, used = 0, elements = 0;
+        double sum = 0, used = 0, elements = 0, largest = 0;
         accused_t most = {.kind = kind, .index = -1, .period = period, .factor = factor};
         for (int64_t k = 0; k < groups; ++k) {
-            const double x = x_of(&g[k], factor, p->legitimate);
-            if (g[k].n < 4) continue;
+            const double n = g[k].sum[VN_CELL_N], x2 = n < 4 ? 0 : square_of(&g[k], factor, p->legitimate);
+            if (n < 4) continue;
             used++;
-            sum += x * x;
-            elements += g[k].n;
-            if (x > most.x) {
-                most.x = x;
+            sum += x2;
+            elements += n;
+            if (x2 > largest) {
+                largest = x2;
                 most.index = k;
-                most.n = g[k].n;
-                most.size = share_of(&g[k], x);
             }
         }
+        if (most.index >= 0) {
+            most.x = sqrt(largest);
+            most.n = g[most.index].sum[VN_CELL_N];
+            most.size = share_of(&g[most.index], most.x);
+        }
         if (used == 0) continue;
-        most.exponent = most.x * most.x / 2 - log(2 * used);
+        most.exponent = largest / 2 - log(2 * used);
         offer(p, most);
         if (used < 4 || sum <= used) continue;
         const double mean = sum / used; /* without its own noise, as a share of a group's elements */
@@ -171,50 +162,35 @@ static bool looked_at(const plan_t *p, int64_t row) { return row / BLOCK_ROWS % 
 
 static bool element(const plan_t *p, int64_t i, double actual, double *z, double *q) {
     const vn_ref_t *r = p->c->ref;
-    const double v = r->var[i], y = r->value[i], clip = vn_clip_z();
-    if (!(v > 0) || !isfinite(actual) || !isfinite(y) || (r->flags && (r->flags[i] & VN_EL_VOID))) return false;
-    const double s = sqrt(v), d = (actual - y) / s;
-    *z = d > clip ? clip : d < -clip ? -clip : d;
-    *q = y / s;
-    return true;
+    return !(r->flags && (r->flags[i] & VN_EL_VOID)) && vn_cell_element(actual, r->value[i], r->var[i], z, q);
 }
 
-static void load_row(const plan_t *p, int64_t r) {
-    vn_tensor_t row = *p->c->actual; /* contiguous; a float type, so whole bytes */
-    row.rank = 1;
-    row.dims[0] = row.count = p->cols;
-    row.strides[0] = 1;
-    row.data = (char *)row.data + r * p->cols * vn_dtype_bits(row.dtype) / 8;
-    vn_tensor_to_f64(&row, p->x);
+static void load_rows(const plan_t *p, int64_t first, int64_t rows) {
+    vn_tensor_t part = *p->c->actual; /* contiguous; a float type, so whole bytes */
+    part.rank = 1;
+    part.dims[0] = part.count = rows * p->cols;
+    part.strides[0] = 1;
+    part.data = (char *)part.data + first * p->cols * vn_dtype_bits(part.dtype) / 8;
+    vn_tensor_to_f64(&part, p->x);
 }
 
 static void collect(plan_t *p) {
-    for (int64_t r = 0; r < p->rows; ++r) {
+    for (int64_t r = 0; r < p->rows; r += SEGMENT) { /* blocks are whole strips */
         if (!looked_at(p, r)) continue;
-        load_row(p, r);
-        for (int64_t from = 0; from < p->cols; from += SEGMENT) {
-            cell_t seg = {0};
-            const int64_t to = from + SEGMENT < p->cols ? from + SEGMENT : p->cols;
-            for (int64_t k = from; k < to; ++k) {
-                double z, q;
-                if (!element(p, r * p->cols + k, p->x[k], &z, &q)) continue;
-                const cell_t one = {1, z, z * z, z * q, z * q * z * q, q * q, fabs(q)};
-                add(&seg, &one);
-                add(&p->col[k], &one);
-            }
-            add(&p->row[r], &seg);
-            add(&p->tiles[r / SEGMENT * p->tile_cols + from / SEGMENT], &seg);
-        }
+        const int64_t rows = p->rows - r < SEGMENT ? p->rows - r : SEGMENT;
+        load_rows(p, r, rows);
+        vn_cells_strip(p->c->ref, r * p->cols, rows, p->cols, p->x, p->room, &p->row[r], &p->tiles[r / SEGMENT * p->tile_cols]);
     }
+    vn_cells_columns(p->room, p->cols, p->col);
 }
 
 static vn_status_t test_axes(plan_t *p, vn_error_t *err) {
     int64_t below = p->rows;
     for (int a = 0; a + 1 < p->rank && p->rank > 2; ++a) {
         below /= p->dims[a];
-        cell_t *g = vn_alloc((size_t)p->dims[a], sizeof *g);
+        vn_cell_t *g = vn_alloc((size_t)p->dims[a], sizeof *g);
         if (!g) return vn_fail(err, VN_ERR_NOMEM, "no memory");
-        for (int64_t r = 0; r < p->rows; ++r) add(&g[r / below % p->dims[a]], &p->row[r]);
+        for (int64_t r = 0; r < p->rows; ++r) vn_cell_add(&g[r / below % p->dims[a]], &p->row[r]);
         test(p, g, p->dims[a], AXIS, a);
         vn_free(g);
     }
@@ -222,11 +198,11 @@ static vn_status_t test_axes(plan_t *p, vn_error_t *err) {
 }
 
 static void test_lanes(plan_t *p) {
+    vn_cell_t g[LANES] = {0};
+    for (int64_t k = 0; k < p->cols; ++k) vn_cell_add(&g[k % LANES], &p->col[k]);
     for (int64_t period = LANES; period >= 2; period /= 2) {
-        cell_t g[LANES] = {0};
-        if (period >= p->cols && !p->folded) continue;
-        for (int64_t k = 0; k < p->cols; ++k) add(&g[k % period], &p->col[k]);
-        test(p, g, period, LANE, period);
+        for (int64_t k = 0; k < period && period < LANES; ++k) vn_cell_add(&g[k], &g[k + period]);
+        if (period < p->cols || p->folded) test(p, g, period, LANE, period);
     }
 }
 
@@ -234,10 +210,10 @@ static vn_status_t test_tiles(plan_t *p, vn_error_t *err) {
     for (int size = 0; size < TILE_SIZES && !p->folded; ++size) {
         const int64_t rows = (p->tile_rows + (1 << size) - 1) >> size, cols = (p->tile_cols + (1 << size) - 1) >> size;
         if (rows * cols < 2) break;
-        cell_t *g = vn_alloc((size_t)(rows * cols), sizeof *g);
+        vn_cell_t *g = vn_alloc((size_t)(rows * cols), sizeof *g);
         if (!g) return vn_fail(err, VN_ERR_NOMEM, "no memory");
         for (int64_t r = 0; r < p->tile_rows; ++r)
-            for (int64_t k = 0; k < p->tile_cols; ++k) add(&g[(r >> size) * cols + (k >> size)], &p->tiles[r * p->tile_cols + k]);
+            for (int64_t k = 0; k < p->tile_cols; ++k) vn_cell_add(&g[(r >> size) * cols + (k >> size)], &p->tiles[r * p->tile_cols + k]);
         test(p, g, rows * cols, TILE, (int64_t)SEGMENT << size);
         vn_free(g);
     }
@@ -346,22 +322,21 @@ static vn_status_t twin_share(const plan_t *p, double *share, vn_error_t *err) {
         double most = 0;
         for (int o = 0; o < VN_TWIN_ORDERS; ++o) {
             double sum = 0, per = 0;
-            cell_t g = {0};
+            vn_cell_t g = {0};
             groups = 0;
             last = n ? chosen[0][0] : -1;
             for (int64_t k = 0; k <= n; ++k) {
                 if (k == n || chosen[k][0] != last) {
-                    const double x = x_of(&g, a->factor, 0);
-                    sum += x * x;
-                    per += g.n;
+                    sum += square_of(&g, a->factor, 0);
+                    per += g.sum[VN_CELL_N];
                     groups++;
-                    g = (cell_t){0};
+                    g = (vn_cell_t){0};
                     if (k < n) last = chosen[k][0];
                 }
                 double z, q;
                 if (k < n && element(p, at[k], r->value[at[k]] + errors[k][o], &z, &q)) {
-                    const cell_t one = {1, z, z * z, z * q, z * q * z * q, q * q, fabs(q)};
-                    add(&g, &one);
+                    const vn_cell_t one = {{1, z, z * z, z * q, z * q * z * q, q * q, fabs(q)}};
+                    vn_cell_add(&g, &one);
                 }
             }
             const double mean = groups ? sum / (double)groups : 0, each = groups ? per / (double)groups : 1;
@@ -427,15 +402,16 @@ vn_status_t vn_coherence(const vn_case_t *c, vn_coherence_t *out, vn_error_t *er
     p.budget = log(3 * TESTS / c->q->alpha);
     p.tile_rows = p.rows / SEGMENT + 1;
     p.tile_cols = p.cols / SEGMENT + 1;
-    p.x = vn_alloc((size_t)p.cols, sizeof *p.x);
+    p.x = vn_alloc((size_t)((p.rows < SEGMENT ? p.rows : SEGMENT) * p.cols), sizeof *p.x);
+    p.room = vn_alloc(vn_cell_room(p.cols), sizeof *p.room);
     p.row = vn_alloc((size_t)p.rows, sizeof *p.row);
     p.col = vn_alloc((size_t)p.cols, sizeof *p.col);
     p.tiles = vn_alloc((size_t)(p.tile_rows * p.tile_cols), sizeof *p.tiles);
-    vn_status_t s = p.x && p.row && p.col && p.tiles ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
+    vn_status_t s = p.x && p.room && p.row && p.col && p.tiles ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
     if (s == VN_OK) {
         collect(&p);
-        cell_t all = {0};
-        for (int64_t k = 0; k < p.cols; ++k) add(&all, &p.col[k]);
+        vn_cell_t all = {0};
+        for (int64_t k = 0; k < p.cols; ++k) vn_cell_add(&all, &p.col[k]);
         test(&p, &all, 1, WHOLE, 0);
         if (!p.folded) test(&p, p.row, p.rows, ROWS, 0);
         if (!p.folded) test(&p, p.col, p.cols, COLUMNS, 0);
@@ -457,6 +433,7 @@ vn_status_t vn_coherence(const vn_case_t *c, vn_coherence_t *out, vn_error_t *er
         }
     }
     vn_free(p.x);
+    vn_free(p.room);
     vn_free(p.row);
     vn_free(p.col);
     vn_free(p.tiles);

@@ -6,7 +6,6 @@
  * most SAMPLE are looked at, evenly spread, so the count is never too high.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "judge/detection.h"
@@ -20,7 +19,9 @@ typedef struct stage {
     int64_t mid;               /* an element that is not zero, from the middle on */
 } stage_t;
 
-static double at(const stage_t *s, int64_t i) { return vn_tensor_get_f64(s->actual, i); }
+static double at(const stage_t *s, int64_t i) {
+    return s->actual->dtype == VN_F32 ? (double)((const float *)s->actual->data)[i] : vn_tensor_get_f64(s->actual, i);
+}
 
 static int64_t middle(const stage_t *s) {
     for (int64_t k = 0; k < s->n; ++k) {
@@ -123,7 +124,8 @@ bool vn_would_flag(const vn_ref_t *r, int64_t i, double actual, double faulty) {
 
 static bool caught(const stage_t *s, int f, int64_t sample) {
     const where_t w = catalogue[f].where;
-    const int64_t n = reach(s, w), step = n / sample | 1; /* odd: rows of even length do not hide their other half */
+    if (catalogue[f].fault == row_repeated && s->rows == 1) return false; /* by itself: nothing changes */
+    const int64_t n = reach(s, w), step = n / sample | 1;                 /* odd: rows of even length do not hide their other half */
     for (int64_t k = 0; k < n; k += step) {
         const int64_t i = pick(s, w, k);
         if (vn_would_flag(s->ref, i, at(s, i), catalogue[f].fault(s, i))) return true;
@@ -168,15 +170,32 @@ static vn_status_t operand_fault(const vn_case_t *c, bool *noticed, vn_error_t *
     return VN_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+/* The k-th smallest of n numbers that are not negative (Hoare's selection). Their bits are in the same order, a NaN above all. */
+static double select_nth(uint64_t *v, int64_t n, int64_t k) {
+    for (int64_t low = 0, high = n - 1; low < high;) {
+        const uint64_t pivot = v[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (v[i] < pivot) ++i;
+            while (v[j] > pivot) --j;
+            if (i > j) break;
+            const uint64_t t = v[i];
+            v[i++] = v[j];
+            v[j--] = t;
+        }
+        if (k <= j) high = j;
+        else if (k >= i) low = i;
+        else break;
+    }
+    double out;
+    memcpy(&out, &v[k], sizeof out);
+    return out;
 }
 
 /* Median over elements of (bound + own) / |y|: the relative change of one element from which this check speaks. */
 static double smallest(const vn_ref_t *r, int64_t n) {
     enum { ELEMENTS = 255 };
-    double v[ELEMENTS];
+    uint64_t v[ELEMENTS];
     int64_t used = 0;
     if (!r->value) return NAN;
     const int64_t step = (n / ELEMENTS + 1) | 1;
@@ -184,11 +203,11 @@ static double smallest(const vn_ref_t *r, int64_t n) {
         if (!isfinite(r->value[i]) || r->value[i] == 0) continue;
         double b = vn_room(r, i);
         if (b < 0) b = vn_format_of(r->dtype) != VN_FMT_NONE ? vn_ulp(vn_format_of(r->dtype), r->value[i]) : 0;
-        v[used++] = b / fabs(r->value[i]);
+        const double ratio = b / fabs(r->value[i]);
+        memcpy(&v[used++], &ratio, sizeof ratio);
     }
     if (!used) return NAN;
-    qsort(v, (size_t)used, sizeof *v, by_value);
-    return v[used / 2];
+    return select_nth(v, used, used / 2);
 }
 
 /* The same of the element about which the check says least. Where bits must be equal, one ulp of a normal number is at most 2u of it. */

@@ -15,15 +15,23 @@
 
 #include "judge/ladder.h"
 
+/* z at which the bound reaches p for one t. */
+static double reached(double t, double c, double s2, double want) {
+    return (log(2) + 0.5 * log(t / sin(t)) + 0.5 * s2 * (1 - t / tan(t)) - want) / (t * c);
+}
+
+/* Any t is sound, so the smallest z counts. The numerator is convex in t and positive, so its quotient by t falls, then rises: the grid is searched
+ * by halves. */
 double vn_chernoff_z(double p, double s2) {
     enum { STEPS = 256 };
-    const double c = sqrt(1.0 / 6 + s2 / 3), want = log(p);
-    double z = 1e6;
-    for (int i = 1; i < STEPS; ++i) { /* for each t the bound reaches p at one z; any t is sound, so the smallest z counts */
-        const double t = 3.14159265358979 * i / STEPS;
-        const double reached = (log(2) + 0.5 * log(t / sin(t)) + 0.5 * s2 * (1 - t / tan(t)) - want) / (t * c);
-        if (reached < z) z = reached;
+    const double c = sqrt(1.0 / 6 + s2 / 3), want = log(p), step = 3.14159265358979 / STEPS;
+    int low = 1, high = STEPS - 1;
+    while (low < high) {
+        const int mid = (low + high) / 2;
+        if (reached(step * mid, c, s2, want) <= reached(step * (mid + 1), c, s2, want)) high = mid;
+        else low = mid + 1;
     }
+    const double z = reached(step * low, c, s2, want);
     return z > 0 ? z : 0;
 }
 
@@ -40,7 +48,7 @@ static double rms_limit(double clusters, double p) {
     const double top = vn_clip_z() * vn_clip_z(), base = vn_rms_limit() * vn_rms_limit() / top, want = log(1 / p) / clusters;
     double low = base, high = 1;
     if (want >= log(1 / base)) return INFINITY;
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 32; ++i) { /* to 2^-32 of the interval */
         const double a = (low + high) / 2, kl = a * log(a / base) + (a < 1 ? (1 - a) * log((1 - a) / (1 - base)) : 0);
         if (kl < want) low = a;
         else high = a;

@@ -1,6 +1,6 @@
 /* measure_block.c -- rungs 3 to 6 for 512 simple elements at a time, at the speed of memory.
  *
- * Each plane is read once. Sums and maxima live in LANES independent accumulators, added in a fixed order: the loop vectorises without any
+ * Each plane is read once. Sums live in eight independent accumulators, added in a fixed order: the loop (measure_pass.h) vectorises without any
  * reordering. Anything that needs a rule (NaN, infinities, elements outside, second values) sends the block to the plain loop of measure.c.
  */
 #include "judge/measure_block.h"
@@ -11,17 +11,17 @@
 
 #include "tensor/clones.h"
 
-enum { LANES = 4 };
-
 VN_CLONES static void widen_f32(const float *restrict x, double *restrict out) {
     for (int i = 0; i < VN_BLOCK; ++i) out[i] = x[i];
 }
+static inline float bf16(uint16_t x) {
+    const uint32_t wide = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
 VN_CLONES static void widen_bf16(const uint16_t *restrict x, double *restrict out) {
-    uint32_t wide[VN_BLOCK];
-    float value[VN_BLOCK];
-    for (int i = 0; i < VN_BLOCK; ++i) wide[i] = (uint32_t)x[i] << 16;
-    memcpy(value, wide, sizeof value);
-    for (int i = 0; i < VN_BLOCK; ++i) out[i] = value[i];
+    for (int i = 0; i < VN_BLOCK; ++i) out[i] = bf16(x[i]);
 }
 
 void vn_block_load(const vn_tensor_t *t, int64_t begin, int64_t n, double *out) {
@@ -39,211 +39,247 @@ void vn_block_load(const vn_tensor_t *t, int64_t begin, int64_t n, double *out) 
     }
 }
 
-/* differ[i] = 1 where the bits differ, else 0. */
-VN_CLONES static void compare16(const uint16_t *restrict a, const uint16_t *restrict b, double *restrict differ) {
-    for (int i = 0; i < VN_BLOCK; ++i) differ[i] = a[i] != b[i] ? 1 : 0;
+/* differ[i]: all bits set where the bits of the two results differ, else 0. */
+VN_CLONES static void compare16(const uint16_t *restrict a, const uint16_t *restrict b, int64_t *restrict differ) {
+    for (int i = 0; i < VN_BLOCK; ++i) differ[i] = a[i] != b[i] ? -1 : 0;
 }
-VN_CLONES static void compare32(const uint32_t *restrict a, const uint32_t *restrict b, double *restrict differ) {
-    for (int i = 0; i < VN_BLOCK; ++i) differ[i] = a[i] != b[i] ? 1 : 0;
+VN_CLONES static void compare32(const uint32_t *restrict a, const uint32_t *restrict b, int64_t *restrict differ) {
+    for (int i = 0; i < VN_BLOCK; ++i) differ[i] = a[i] != b[i] ? -1 : 0;
 }
-VN_CLONES static void compare64(const uint64_t *restrict a, const uint64_t *restrict b, double *restrict differ) {
-    for (int i = 0; i < VN_BLOCK; ++i) differ[i] = a[i] != b[i] ? 1 : 0;
+VN_CLONES static void compare64(const uint64_t *restrict a, const uint64_t *restrict b, int64_t *restrict differ) {
+    for (int i = 0; i < VN_BLOCK; ++i) differ[i] = a[i] != b[i] ? -1 : 0;
 }
 
-static bool compare(const vn_tensor_t *a, const vn_tensor_t *b, int64_t begin, double *differ) {
-    switch (vn_dtype_bits(a->dtype)) {
-    case 16: compare16((const uint16_t *)a->data + begin, (const uint16_t *)b->data + begin, differ); return true;
-    case 32: compare32((const uint32_t *)a->data + begin, (const uint32_t *)b->data + begin, differ); return true;
-    case 64: compare64((const uint64_t *)a->data + begin, (const uint64_t *)b->data + begin, differ); return true;
-    default: return false;
+/* Of n < VN_BLOCK elements the rest are equal. */
+static bool compare(const vn_tensor_t *a, const vn_tensor_t *b, int64_t begin, int64_t n, int64_t *differ) {
+    const int bits = vn_dtype_bits(a->dtype);
+    const size_t size = (size_t)bits / 8;
+    if (bits != 16 && bits != 32 && bits != 64) return false;
+    const char *x = (const char *)a->data + (size_t)begin * size, *y = (const char *)b->data + (size_t)begin * size;
+    uint64_t p[VN_BLOCK], q[VN_BLOCK];
+    if (n < VN_BLOCK) {
+        memset(p, 0, VN_BLOCK * size);
+        memset(q, 0, VN_BLOCK * size);
+        x = memcpy(p, x, (size_t)n * size);
+        y = memcpy(q, y, (size_t)n * size);
     }
+    if (bits == 16) compare16((const uint16_t *)x, (const uint16_t *)y, differ);
+    else if (bits == 32) compare32((const uint32_t *)x, (const uint32_t *)y, differ);
+    else compare64((const uint64_t *)x, (const uint64_t *)y, differ);
+    return true;
 }
 
-/* Four doubles; operators act lane by lane. A comparison gives all ones or all zeros per lane. */
-typedef double vec_t __attribute__((vector_size(8 * LANES)));
-typedef double plane_t __attribute__((vector_size(8 * LANES), aligned(8), may_alias)); /* as it lies in memory */
-typedef int64_t mask_t __attribute__((vector_size(8 * LANES)));
+/* Four or eight doubles; operators act lane by lane. A comparison gives all ones or all zeros per lane. */
+#define VECTORS(width)                                                                                          \
+    typedef double vec##width __attribute__((vector_size(8 * width)));                                          \
+    typedef double plane##width __attribute__((vector_size(8 * width), aligned(8), may_alias)); /* in memory */ \
+    typedef int64_t mask##width __attribute__((vector_size(8 * width)));                                        \
+    typedef int64_t bits##width __attribute__((vector_size(8 * width), aligned(8), may_alias));                 \
+    typedef uint64_t word##width __attribute__((vector_size(8 * width)));                                       \
+    typedef float half##width __attribute__((vector_size(4 * width)));                                          \
+    typedef struct sums##width {                                                                                \
+        vec##width y2, z2, sign;                                                                                \
+    } sums##width;                                                                                              \
+    typedef struct marks##width {                                                                               \
+        vec##width max_abs, z2_max;                                                                             \
+        mask##width unequal, sigmas;          /* counts, negative: a lane that holds is -1 */                   \
+        mask##width outside, over, odd, open; /* as in totals_t */                                              \
+    } marks##width
+VECTORS(4);
+VECTORS(8);
 
-#define ALL(x) ((vec_t){(x), (x), (x), (x)})
+#define JOIN(a, b) a##b
+#define JOINED(a, b) JOIN(a, b)
+#define VECTOR(name) JOINED(name, WIDTH)
 #define PICK(mask, yes, no) ((vec_t)(((mask_t)(yes) & (mask)) | ((mask_t)(no) & ~(mask))))
 #define SIZE_OF(x) ((vec_t)((mask_t)(x)&INT64_MAX))
 #define LARGER(a, b) PICK((a) > (b), a, b) /* b where a is no number */
-#define AT(plane, i) ((vec_t) * (const plane_t *)((plane) + (i)))
+#define AT(from, i) ((vec_t) * (const VECTOR(plane) *)((from) + (i)))
+#define MASK_AT(from, i) ((mask_t) * (const VECTOR(bits) *)((from) + (i)))
+#define ODD(size) ((mask_t)((VECTOR(word))(size) + UINT64_C(0x0010000000000000))) /* a sign where it is not finite */
+#define SUM8(a, b) ((((a)[0] + (a)[1]) + ((a)[2] + (a)[3])) + (((b)[0] + (b)[1]) + ((b)[2] + (b)[3])))
 
 /* A block of doubles is a page, and the machine's own prefetch ends there. Only a hint: an address beyond the plane does no harm. */
 #define AHEAD(plane, i) __builtin_prefetch((const char *)(plane) + 8 * (VN_BLOCK + (i)))
 
-typedef struct lanes {
-    vec_t y2, z2, clipped, sign, max_abs, z2_max;
-    mask_t unequal, voids, sigmas; /* counts, negative: a lane that holds is -1 */
-    mask_t bad;                    /* not finite, or outside */
-    mask_t over;                   /* some ratio is larger than those known */
-} lanes_t;
+/* A block as the fast loop sees it, and the records that stood before it. */
+typedef struct block {
+    const double *x, *y, *bound, *own, *var; /* own, var: NULL where there is no plane */
+    const int64_t *differ;
+    double own_abs, own_rel;
+    double error, ratio, weak; /* error / room of unequal elements, own / bound, room / |y| */
+} block_t;
 
-/* The three largest ratios: error / room of unequal elements, own error / bound, room / |y|. */
-typedef struct ratios {
-    double error, own, weak;
-} ratios_t;
+/* What one pass finds. Below 0: some element is outside its room; some ratio is larger than those known; some error is not finite; some room is not. */
+typedef struct totals {
+    double y2, z2, sign, max_abs, z2_max;
+    int64_t unequal, sigmas, outside, over, odd, open;
+} totals_t;
+
+/* Sign bit: a ratio of this element is larger than those known; that to |y| only where y is not 0. */
+#define OVER(error, ratio, weak) \
+    ((mask_t)((error)*room - off) | (mask_t)((ratio)*b - own) | ((mask_t)((weak)*ay - room) & (mask_t)(0 - ay)))
+
+#define WIDTH 8
+#define STEP step8
+#define PASS pass8
+#include "judge/measure_pass.h"
+#undef WIDTH
+#undef STEP
+#undef PASS
+#define WIDTH 4
+#define STEP step4
+#define PASS pass4
+#include "judge/measure_pass.h"
+
+/* Eight lanes of sums in both, so the bits are the same. */
+VN_WIDE static void wide(const block_t *k, totals_t *out) {
+    if (k->own && k->var) pass8(k, true, true, out);
+    else if (k->own) pass8(k, true, false, out);
+    else if (k->var) pass8(k, false, true, out);
+    else pass8(k, false, false, out);
+}
+VN_NARROW static void narrow(const block_t *k, totals_t *out) {
+    if (k->own && k->var) pass4(k, true, true, out);
+    else if (k->own) pass4(k, true, false, out);
+    else if (k->var) pass4(k, false, true, out);
+    else pass4(k, false, false, out);
+}
+
+typedef vec4 vec_t; /* what follows is written for four */
+typedef mask4 mask_t;
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+/* Quotients are slow and records are rare: only a block that holds one comes here, and only its lanes with one are divided. */
+VN_CLONES static void find_ratios(block_t *k, int *worst) {
+    for (int i = 0; i < VN_BLOCK; i += WIDTH) {
+        const vec_t y = AT(k->y, i), b = AT(k->bound, i), e = SIZE_OF(AT(k->x, i) - y), ay = SIZE_OF(y), own = AT(k->own, i),
+                    room = b + own;
+        const vec_t off = (vec_t)((mask_t)e & MASK_AT(k->differ, i));
+        const mask_t over = OVER(k->error, k->ratio, k->weak);
+        for (int l = 0; l < WIDTH && (over[0] | over[1] | over[2] | over[3]) < 0; ++l) {
+            if (off[l] / room[l] > k->error) {
+                k->error = off[l] / room[l];
+                *worst = i + l;
+            }
+            if (b[l] > 0 && own[l] / b[l] > k->ratio) k->ratio = own[l] / b[l];
+            if (ay[l] > 0 && room[l] / ay[l] > k->weak) k->weak = room[l] / ay[l];
+        }
+    }
+}
+
+/* A block with elements to be clipped: sums of clipped squares and of sizes with their signs. */
+VN_CLONES static void clip_far(const block_t *k, double clip, double *clipped, double *sign) {
+    double squares = 0, sizes = 0;
+    for (int i = 0; i < VN_BLOCK; ++i) {
+        const double d = k->x[i] - k->y[i], q = k->var[i] > 0 ? d * d / k->var[i] : 0, size = q > clip * clip ? clip : sqrt(q);
+        squares += size * size;
+        sizes += (d < 0) != (k->y[i] < 0) ? -size : size;
+    }
+    *clipped = squares;
+    *sign = sizes;
+}
 
 /* The oracle's own error where it is no plane (vn_ref_own). */
 VN_CLONES static void own_errors(const double *restrict y, double own_abs, double own_rel, double *restrict own) {
     for (int i = 0; i < VN_BLOCK; ++i) own[i] = own_abs + own_rel * fabs(y[i]);
 }
 
-VN_CLONES static void bounded(const double *restrict x, const double *restrict y, const double *restrict bound,
-                              const double *restrict own_plane, const double *restrict differ, const ratios_t *known, lanes_t *out) {
-    lanes_t t = {0};
-    const vec_t zero = ALL(0), max = ALL(DBL_MAX);
-    const vec_t error = ALL(known->error), own_most = ALL(known->own), weak = ALL(known->weak);
-    for (int i = 0; i < VN_BLOCK; i += LANES) {
-        AHEAD(y, i);
-        AHEAD(bound, i);
-        const vec_t e = SIZE_OF(AT(x, i) - AT(y, i)), ay = SIZE_OF(AT(y, i)), b = AT(bound, i), d = AT(differ, i);
-        const vec_t own = AT(own_plane, i), room = b + own;
-        const mask_t off = d > zero;
-        t.unequal += off;
-        t.bad |= ~(e <= max) | (~(e <= room) & off); /* a NaN is never <= */
-        t.voids += b > max;
-        t.y2 += ay * ay;
-        t.max_abs = LARGER(e, t.max_abs);
-        t.over |= ((e > error * room) & off) | (own > own_most * b) | ((room > weak * ay) & (ay > zero));
+/* Bounds that say nothing; -1: some bound is no number. */
+static int64_t infinite(const double *bound) {
+    int64_t n = 0;
+    for (int i = 0; i < VN_BLOCK; ++i) {
+        if (isnan(bound[i])) return -1;
+        n += bound[i] > DBL_MAX;
     }
-    *out = t;
-}
-
-/* Quotients are slow and records are rare: only a block that holds one comes here (one that is larger by a rounding may be missed). */
-VN_CLONES static void find_ratios(const double *restrict x, const double *restrict y, const double *restrict bound,
-                                  const double *restrict own_plane, const double *restrict differ, vec_t *out) {
-    vec_t error = ALL(0), most = ALL(0), weak = ALL(0);
-    const vec_t zero = ALL(0), inf = ALL(INFINITY);
-    for (int i = 0; i < VN_BLOCK; i += LANES) {
-        const vec_t e = SIZE_OF(AT(x, i) - AT(y, i)), ay = SIZE_OF(AT(y, i)), b = AT(bound, i), own = AT(own_plane, i), room = b + own;
-        const vec_t r = AT(differ, i) * e / room, o = own / PICK(b > zero, b, inf), w = room / PICK(ay > zero, ay, inf);
-        error = LARGER(r, error); /* of equal elements: 0, or NaN where there is no room */
-        most = LARGER(o, most);
-        weak = LARGER(w, weak);
-    }
-    out[0] = error;
-    out[1] = most;
-    out[2] = weak;
-}
-
-/* z^2, 0 where there is no variance; also as f32, whose roots are enough for a mean of signs. */
-VN_CLONES static void squares(const double *restrict x, const double *restrict y, const double *restrict var, double *restrict z2,
-                              float *restrict coarse) {
-    const vec_t zero = ALL(0), one = ALL(1);
-    for (int i = 0; i < VN_BLOCK; i += LANES) {
-        AHEAD(var, i);
-        const mask_t has = AT(var, i) > zero;
-        const vec_t d = (vec_t)((mask_t)(AT(x, i) - AT(y, i)) & has), q = d * d / PICK(has, AT(var, i), one);
-        *(plane_t *)(z2 + i) = q;
-    }
-    for (int i = 0; i < VN_BLOCK; ++i) coarse[i] = sqrtf((float)z2[i]);
-}
-
-VN_CLONES static void deviations(const double *restrict x, const double *restrict y, const double *restrict var, const double *restrict z2,
-                                 const float *restrict coarse, double clip, lanes_t *out) {
-    lanes_t t = *out;
-    double size[VN_BLOCK];
-    const vec_t zero = ALL(0), most = ALL(clip), most2 = ALL(clip * clip);
-    for (int i = 0; i < VN_BLOCK; ++i) size[i] = coarse[i];
-    for (int i = 0; i < VN_BLOCK; i += LANES) {
-        const vec_t q = AT(z2, i), cut = PICK(AT(size, i) > most, most, AT(size, i));
-        const mask_t sign = ((mask_t)(AT(x, i) - AT(y, i)) ^ (mask_t)AT(y, i)) & INT64_MIN; /* the other one where y is negative */
-        t.sigmas += AT(var, i) > zero;
-        t.z2 += q;
-        t.clipped += PICK(q > most2, most2, q);
-        t.sign += (vec_t)((mask_t)cut ^ sign);
-        t.z2_max = LARGER(q, t.z2_max);
-    }
-    *out = t;
+    return n;
 }
 
 /* Bits equal, and no bound is stated: only the size of the values is of interest. */
-VN_CLONES static void plain(const double *restrict x, lanes_t *out) {
-    lanes_t t = {0};
-    const vec_t max = ALL(DBL_MAX);
-    for (int i = 0; i < VN_BLOCK; i += LANES) {
-        const vec_t v = AT(x, i);
-        t.bad |= ~(SIZE_OF(v) <= max);
-        t.y2 += v * v;
-    }
-    *out = t;
+VN_CLONES static double plain(const double *x) {
+    vec_t y2 = {0};
+    for (int i = 0; i < VN_BLOCK; i += WIDTH) y2 += AT(x, i) * AT(x, i);
+    return (y2[0] + y2[1]) + (y2[2] + y2[3]);
 }
 
-static inline double larger(double a, double b) { return a > b ? a : b; }
-#define SUM(v) (((v)[0] + (v)[1]) + ((v)[2] + (v)[3]))
-#define MOST(v) larger(larger((v)[0], (v)[1]), larger((v)[2], (v)[3]))
-
-/* First element of the block whose ratio is the largest. */
-static int64_t find_worst(const vn_ref_t *r, int64_t begin, const double *x, const double *differ, double ratio) {
-    for (int64_t i = 0; i < VN_BLOCK; ++i) {
-        const double e = fabs(x[i] - r->value[begin + i]), room = r->bound[begin + i] + vn_ref_own(r, begin + i);
-        if (differ[i] != 0 && e / room == ratio) return begin + i;
-    }
-    return -1;
-}
-
-static bool any_void(const uint8_t *flags) {
+static bool any_void(const uint8_t *flags, int64_t n) {
     uint64_t word, all = 0;
-    for (int i = 0; i < VN_BLOCK; i += 8) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
         memcpy(&word, flags + i, sizeof word);
         all |= word;
     }
+    for (; i < n; ++i) all |= flags[i];
     return (all & UINT64_C(0x0101010101010101) * VN_EL_VOID) != 0;
 }
 
-bool vn_block_measure(const vn_ref_t *r, const vn_tensor_t *actual, int64_t begin, const double *x, vn_measure_t *m) {
-    double differ[VN_BLOCK], own[VN_BLOCK], z2[VN_BLOCK];
-    float coarse[VN_BLOCK];
-    lanes_t t;
-    if (r->flags && any_void(r->flags + begin)) return false;
-    if (!r->value || !r->bound) {
-        if (r->value || r->bound || r->var || vn_dtype_bits(actual->dtype) < 8) return false;
-        const size_t size = (size_t)vn_dtype_bits(actual->dtype) / 8, at = (size_t)begin * size;
-        if (memcmp((const char *)actual->data + at, (const char *)r->tensor->data + at, VN_BLOCK * size) != 0) return false;
-        plain(x, &t);
-        if (SUM(t.bad) != 0) return false;
-        m->sum_y2 += SUM(t.y2);
-        return true;
+/* A stretch of a plane, filled up with zeros: equal elements without error, value and variance change no sum and are no record. */
+static const double *whole(const double *plane, int64_t n, double *room) {
+    if (!plane || n == VN_BLOCK) return plane;
+    memcpy(room, plane, (size_t)n * sizeof *room);
+    memset(room + n, 0, (size_t)(VN_BLOCK - n) * sizeof *room);
+    return room;
+}
+
+static bool measure_plain(const vn_ref_t *r, const vn_tensor_t *actual, int64_t begin, int64_t n, const double *x, vn_measure_t *m) {
+    if (r->value || r->bound || r->var || vn_dtype_bits(actual->dtype) < 8) return false;
+    const size_t size = (size_t)vn_dtype_bits(actual->dtype) / 8, at = (size_t)begin * size;
+    if (memcmp((const char *)actual->data + at, (const char *)r->tensor->data + at, (size_t)n * size) != 0) return false;
+    const double sum = plain(x);
+    if (!(sum <= DBL_MAX)) return false;
+    m->sum_y2 += sum;
+    return true;
+}
+
+bool vn_block_measure(const vn_ref_t *r, const vn_tensor_t *actual, int64_t begin, int64_t n, const double *x, vn_measure_t *m) {
+    double planes[4][VN_BLOCK], own[VN_BLOCK];
+    int64_t differ[VN_BLOCK];
+    totals_t t;
+    if (r->flags && any_void(r->flags + begin, n)) return false;
+    if (!r->value || !r->bound) return measure_plain(r, actual, begin, n, x, m);
+    if (!compare(actual, r->tensor, begin, n, differ)) return false;
+    block_t k = {.x = x,
+                 .y = whole(r->value + begin, n, planes[0]),
+                 .bound = whole(r->bound + begin, n, planes[1]),
+                 .own = r->own ? whole(r->own + begin, n, planes[2]) : NULL,
+                 .var = r->var ? whole(r->var + begin, n, planes[3]) : NULL,
+                 .differ = differ,
+                 .own_abs = r->own_abs,
+                 .own_rel = r->own_rel > 0 ? r->own_rel : 0x1p-52,
+                 .error = m->worst_ratio,
+                 .ratio = m->oracle_ratio,
+                 .weak = m->weakest};
+    if (VN_IS_WIDE()) wide(&k, &t);
+    else narrow(&k, &t);
+    const int64_t voids = t.open < 0 ? infinite(k.bound) : 0;
+    if (t.outside < 0 || t.odd < 0 || voids < 0 || !(t.y2 <= DBL_MAX) || !(t.z2 <= DBL_MAX)) return false;
+    if (t.unequal != 0 && (r->demand_equal || r->undecided)) return false;
+    m->unequal += t.unequal;
+    m->voids += voids;
+    m->sum_y2 += t.y2;
+    for (int64_t i = 0; t.unequal != 0 && m->first_unequal < 0; ++i)
+        if (differ[i]) m->first_unequal = begin + i;
+    m->max_abs = larger(t.max_abs, m->max_abs);
+    if (t.over < 0) {
+        int worst = -1;
+        if (!k.own) own_errors(k.y, k.own_abs, k.own_rel, own);
+        if (!k.own) k.own = own;
+        find_ratios(&k, &worst);
+        m->worst_ratio = k.error;
+        m->oracle_ratio = k.ratio;
+        m->weakest = k.weak;
+        if (worst >= 0) m->worst = begin + worst;
     }
-    if (!compare(actual, r->tensor, begin, differ)) return false;
-    const double *y = r->value + begin, rel = r->own_rel > 0 ? r->own_rel : 0x1p-52;
-    if (!r->own) own_errors(y, r->own_abs, rel, own);
-    const double *own_plane = r->own ? r->own + begin : own;
-    const ratios_t known = {m->worst_ratio, m->oracle_ratio, m->weakest};
-    bounded(x, y, r->bound + begin, own_plane, differ, &known, &t);
-    const int64_t unequal = -SUM(t.unequal);
-    if (SUM(t.bad) != 0 || (unequal != 0 && (r->demand_equal || r->undecided))) return false;
-    if (r->var) {
-        squares(x, y, r->var + begin, z2, coarse);
-        deviations(x, y, r->var + begin, z2, coarse, vn_clip_z(), &t);
-    }
-    m->unequal += unequal;
-    m->voids -= SUM(t.voids);
-    m->sum_y2 += SUM(t.y2);
-    m->max_abs = larger(MOST(t.max_abs), m->max_abs);
-    if (unequal != 0 && m->first_unequal < 0)
-        for (int64_t i = 0; i < VN_BLOCK && m->first_unequal < 0; ++i)
-            if (differ[i] != 0) m->first_unequal = begin + i;
-    if (SUM(t.over) != 0) {
-        vec_t found[3];
-        find_ratios(x, y, r->bound + begin, own_plane, differ, found);
-        const double ratio = MOST(found[0]);
-        m->oracle_ratio = larger(MOST(found[1]), m->oracle_ratio);
-        m->weakest = larger(MOST(found[2]), m->weakest);
-        if (ratio > m->worst_ratio) {
-            m->worst_ratio = ratio;
-            m->worst = find_worst(r, begin, x, differ, ratio);
-        }
-    }
-    if (r->var) {
-        m->sigmas -= SUM(t.sigmas);
-        m->sum_z2 += SUM(t.z2);
-        m->sum_clipped += SUM(t.clipped);
-        m->sum_signed += SUM(t.sign);
-        m->sum_signed2 += SUM(t.clipped);
-        m->z_max = larger(sqrt(MOST(t.z2_max)), m->z_max);
-    }
+    if (!k.var) return true;
+    const double clip = vn_clip_z();
+    double clipped = t.z2, sign = t.sign;
+    if (t.z2_max > clip * clip) clip_far(&k, clip, &clipped, &sign);
+    m->sigmas += t.sigmas;
+    m->sum_z2 += t.z2;
+    m->sum_clipped += clipped;
+    m->sum_signed += sign;
+    m->sum_signed2 += clipped;
+    m->z_max = larger(sqrt(t.z2_max), m->z_max);
     return true;
 }

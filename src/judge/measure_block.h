@@ -11,9 +11,9 @@ enum { VN_BLOCK = 512 };
 void vn_block_load(const vn_tensor_t *t, int64_t begin, int64_t n, double *out);
 
 /**
- * Adds the VN_BLOCK elements from `begin` to m if all are simple: finite on both sides, and equal or inside bound + own.
- * x: those elements of `actual` as doubles. False: nothing was added, the elements must be looked at one by one.
+ * Adds the n elements from `begin` to m if all are simple: finite on both sides, and equal or inside bound + own. n <= VN_BLOCK.
+ * x: those elements of `actual` as doubles, then zeros up to VN_BLOCK. False: nothing was added, the elements must be looked at one by one.
  */
-bool vn_block_measure(const vn_ref_t *ref, const vn_tensor_t *actual, int64_t begin, const double *x, vn_measure_t *m);
+bool vn_block_measure(const vn_ref_t *ref, const vn_tensor_t *actual, int64_t begin, int64_t n, const double *x, vn_measure_t *m);
 
 #endif

@@ -1,4 +1,5 @@
 /* metrics.c -- two tensors compared without an operator: numbers only, no verdict (vernier compare). */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,12 +18,13 @@ static void set(vn_divergence_t *d, const vn_tensor_t *a, const vn_tensor_t *b, 
 
 /* ---- two contiguous f32 tensors: one threaded pass, sums added chunk by chunk so that the thread count does not matter ---- */
 
-enum { CHUNK = 1 << 15 };
+enum { CHUNK = 1 << 15, BLOCK = 1024, LANES = 16 }; /* lanes: independent accumulators, so vectors need no reordering */
 
 typedef struct part {
-    double e2, x2, y2, xy;
-    float max_abs, max_rel, max_ulp;
-    int64_t unequal, odd; /* odd: not finite on a side */
+    double e2, x2, y2, xy; /* x2, y2 not finite: so is some element, for squares of f32 never overflow */
+    float max_abs, max_rel;
+    double max_ulp; /* error over the power of two below |x|: may be larger than any f32 */
+    int64_t unequal;
 } part_t;
 
 typedef struct pass {
@@ -30,15 +32,13 @@ typedef struct pass {
     part_t *parts;
 } pass_t;
 
-enum { LANES = 16 }; /* independent accumulators: the loop vectorises without reordering anything */
-
 static uint32_t bits_of(float x) {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-/* ulp(x) of a finite f32 is 2^(e-23); below the normal range e stays -126. Dividing by 2^e keeps the loop free of branches. */
+/* ulp(x) of a finite f32 is 2^(e-23); below the normal range e stays -126. */
 static float power_of(float x) {
     const uint32_t e = bits_of(x) & 0x7f800000u, least = e < 0x00800000u ? 0x00800000u : e;
     float p;
@@ -47,54 +47,102 @@ static float power_of(float x) {
 }
 
 typedef struct lanes {
-    float max_abs[LANES], max_rel[LANES], max_ulp[LANES];
-    int32_t unequal[LANES], odd[LANES];
-    double e2[LANES], x2[LANES], y2[LANES], xy[LANES];
+    float max_abs[LANES];
+    int32_t unequal[LANES];
+    uint32_t over[LANES]; /* sign bit: some over_bits */
 } lanes_t;
 
-static inline void one(lanes_t *t, int l, float x, float y) {
-    const float e = fabsf(x - y), ax = fabsf(x), rel = e / (ax > 0 ? ax : INFINITY), ulp = e / power_of(x);
-    t->unequal[l] += bits_of(x) != bits_of(y);
-    t->odd[l] += ((bits_of(x) & 0x7f800000u) == 0x7f800000u) + ((bits_of(y) & 0x7f800000u) == 0x7f800000u);
-    t->max_abs[l] = e > t->max_abs[l] ? e : t->max_abs[l];
-    t->max_rel[l] = rel > t->max_rel[l] ? rel : t->max_rel[l];
-    t->max_ulp[l] = ulp > t->max_ulp[l] ? ulp : t->max_ulp[l];
-    const double p = x, q = y, d = p - q;
-    t->e2[l] += d * d;
-    t->x2[l] += p * p;
-    t->y2[l] += q * q;
-    t->xy[l] += p * q;
+/* Sign bit: the relative error (of an x that is not 0) is larger than rel, or the error over the power of two below |x| than ulp. */
+static inline uint32_t over_bits(float x, float y, float rel, float ulp) {
+    const float e = fabsf(x - y), ax = fabsf(x);
+    return (bits_of(rel * ax - e) & bits_of(0 - ax)) | bits_of(ulp * power_of(ax) - e);
 }
 
-VN_CLONES static void f32_chunk(const float *restrict x, const float *restrict y, int64_t n, lanes_t *out) {
+VN_CLONES static void sizes(const float *restrict x, const float *restrict y, float rel, float ulp, lanes_t *out) {
     lanes_t t = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; ++l) one(&t, l, x[i + l], y[i + l]);
-    for (int l = 0; i < n; ++i, ++l) one(&t, l, x[i], y[i]);
+    for (int i = 0; i < BLOCK; i += LANES)
+        for (int l = 0; l < LANES; ++l) {
+            const float e = fabsf(x[i + l] - y[i + l]);
+            t.over[l] |= over_bits(x[i + l], y[i + l], rel, ulp);
+            t.max_abs[l] = e > t.max_abs[l] ? e : t.max_abs[l];
+            t.unequal[l] += bits_of(x[i + l]) != bits_of(y[i + l]);
+        }
     *out = t;
 }
 
-static void fold(const lanes_t *t, part_t *out) {
-    *out = (part_t){0};
-    for (int l = 0; l < LANES; ++l) {
-        out->max_abs = t->max_abs[l] > out->max_abs ? t->max_abs[l] : out->max_abs;
-        out->max_rel = t->max_rel[l] > out->max_rel ? t->max_rel[l] : out->max_rel;
-        out->max_ulp = t->max_ulp[l] * 0x1p23f > out->max_ulp ? t->max_ulp[l] * 0x1p23f : out->max_ulp;
-        out->unequal += t->unequal[l];
-        out->odd += t->odd[l];
-        out->e2 += t->e2[l];
-        out->x2 += t->x2[l];
-        out->y2 += t->y2[l];
-        out->xy += t->xy[l];
+typedef struct sums {
+    double e2[LANES], x2[LANES], y2[LANES], xy[LANES];
+} sums_t;
+
+VN_CLONES static void squares(const float *restrict x, const float *restrict y, sums_t *restrict out) {
+    sums_t t = {0};
+    for (int i = 0; i < BLOCK; i += LANES) {
+        __builtin_prefetch(x + i + BLOCK); /* a hint: an address beyond the array does no harm */
+        __builtin_prefetch(y + i + BLOCK);
+        for (int l = 0; l < LANES; ++l) {
+            const double a = x[i + l], b = y[i + l], d = a - b;
+            t.e2[l] += d * d;
+            t.x2[l] += a * a;
+            t.y2[l] += b * b;
+            t.xy[l] += a * b;
+        }
     }
+    *out = t;
+}
+
+static double total(const double *v) {
+    double t[LANES / 2];
+    for (int l = 0; l < LANES / 2; ++l) t[l] = v[l] + v[l + LANES / 2];
+    return ((t[0] + t[1]) + (t[2] + t[3])) + ((t[4] + t[5]) + (t[6] + t[7]));
+}
+
+static float known_ulp(const part_t *p) { return p->max_ulp < FLT_MAX ? (float)p->max_ulp : FLT_MAX; }
+
+/* Quotients are slow and records are rare: only a block that holds one comes here, and only where one stands is divided (one that is larger by a
+ * rounding may be missed). */
+VN_CLONES static void records(const float *restrict x, const float *restrict y, part_t *part) {
+    for (int i = 0; i < BLOCK; i += LANES) {
+        uint32_t over[LANES], any = 0;
+        for (int l = 0; l < LANES; ++l) over[l] = over_bits(x[i + l], y[i + l], part->max_rel, known_ulp(part));
+        for (int l = 0; l < LANES; ++l) any |= over[l];
+        for (int l = 0; l < LANES && any >> 31; ++l) {
+            const float e = fabsf(x[i + l] - y[i + l]), ax = fabsf(x[i + l]);
+            if (ax > 0 && e / ax > part->max_rel) part->max_rel = e / ax;
+            if ((double)e / power_of(ax) > part->max_ulp) part->max_ulp = (double)e / power_of(ax);
+        }
+    }
+}
+
+static void block(const float *x, const float *y, part_t *part) {
+    lanes_t t;
+    sums_t s;
+    uint32_t over = 0;
+    sizes(x, y, part->max_rel, known_ulp(part), &t);
+    squares(x, y, &s);
+    for (int l = 0; l < LANES; ++l) {
+        part->max_abs = t.max_abs[l] > part->max_abs ? t.max_abs[l] : part->max_abs;
+        part->unequal += t.unequal[l];
+        over |= t.over[l];
+    }
+    part->e2 += total(s.e2);
+    part->x2 += total(s.x2);
+    part->y2 += total(s.y2);
+    part->xy += total(s.xy);
+    if (over >> 31) records(x, y, part);
 }
 
 static void f32_range(void *ctx, int64_t begin, int64_t end) {
     pass_t *p = ctx;
-    lanes_t t;
-    f32_chunk(p->x + begin, p->y + begin, end - begin, &t);
-    fold(&t, &p->parts[begin / CHUNK]);
+    part_t part = {0};
+    int64_t i = begin;
+    for (; i + BLOCK <= end; i += BLOCK) block(p->x + i, p->y + i, &part);
+    if (i < end) { /* zeros on both sides add nothing */
+        float x[BLOCK] = {0}, y[BLOCK] = {0};
+        memcpy(x, p->x + i, (size_t)(end - i) * sizeof *x);
+        memcpy(y, p->y + i, (size_t)(end - i) * sizeof *y);
+        block(x, y, &part);
+    }
+    p->parts[begin / CHUNK] = part;
 }
 
 /* False where the general pass must look: a NaN or infinity somewhere, or no memory. */
@@ -119,15 +167,14 @@ static bool f32_metrics(const vn_tensor_t *a, const vn_tensor_t *b, vn_metrics_t
         all.y2 += q->y2;
         all.xy += q->xy;
         all.unequal += q->unequal;
-        all.odd += q->odd;
     }
     vn_free(p.parts);
-    if (all.odd) return false;
+    if (!isfinite(all.x2) || !isfinite(all.y2)) return false;
     out->count = a->count;
     out->unequal = all.unequal;
     out->max_abs = all.max_abs;
     out->max_rel = all.max_rel;
-    out->ulp_max = all.max_ulp;
+    out->ulp_max = all.max_ulp * 0x1p23;
     out->rms = a->count ? sqrt(all.e2 / (double)a->count) : NAN;
     out->rms_relative = all.x2 > 0 ? sqrt(all.e2 / all.x2) : NAN;
     out->cosine = all.x2 > 0 && all.y2 > 0 ? all.xy / sqrt(all.x2) / sqrt(all.y2) : NAN;

@@ -308,6 +308,80 @@ VN_TEST(measure, sums_are_those_of_a_plain_loop) {
     vn_ref_free(&r);
 }
 
+/* Blocks of 512 against single elements, which a plain loop judges. Zeros, voids, no variance, clipped errors, ties, and lengths around a block. */
+static void whole_against_parts(vn_test_t *t, vn_dtype_t type, int64_t n, bool own_plane, vn_rng_t *rng) {
+    vn_ref_t r = {.dtype = type, .rank = 1, .dims = {n}, .count = n, .terms = 100, .own_abs = 0x1p-60, .own_rel = 0x1p-50};
+    vn_tensor_t *x;
+    vn_measure_t all, sum = {.first_unequal = -1, .worst = -1};
+    const double u = vn_format_info(vn_format_of(type))->u;
+    double sizes = 0;
+    r.value = vn_alloc((size_t)n, sizeof *r.value);
+    r.bound = vn_alloc((size_t)n, sizeof *r.bound);
+    r.var = vn_alloc((size_t)n, sizeof *r.var);
+    r.own = own_plane ? vn_alloc((size_t)n, sizeof *r.own) : NULL;
+    VN_ASSERT_OK(t, vn_tensor_new(type, 1, &n, &r.tensor, NULL));
+    VN_ASSERT_OK(t, vn_tensor_new(type, 1, &n, &x, NULL));
+    for (int64_t i = 0; i < n; ++i) {
+        const uint64_t kind = vn_rng_below(rng, 16);
+        r.value[i] = kind == 0 ? 0 : vn_rng_normal(rng);
+        r.bound[i] = kind == 1 ? INFINITY : 64 * u * (1 + vn_rng_uniform(rng));
+        r.var[i] = kind == 2 ? 0 : u * u * (kind == 3 ? 0x1p-8 : 4); /* 3: some errors are to be clipped */
+        if (r.own) r.own[i] = 0x1p-50 * vn_rng_uniform(rng);
+        vn_tensor_set_f64(r.tensor, i, r.value[i]);
+        vn_tensor_set_f64(x, i, vn_rng_below(rng, 3) ? r.value[i] : r.value[i] + 2 * u * vn_rng_normal(rng));
+    }
+    VN_ASSERT_OK(t, vn_measure(&r, x, &all, NULL));
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t one = 1, at = i;
+        vn_tensor_t *due, *got;
+        vn_measure_t m;
+        VN_ASSERT_OK(t, vn_tensor_slice(r.tensor, &at, &one, &one, &due, NULL));
+        VN_ASSERT_OK(t, vn_tensor_slice(x, &at, &one, &one, &got, NULL));
+        vn_ref_t each = {.dtype = type, .rank = 1, .dims = {1}, .count = 1, .own_abs = r.own_abs, .own_rel = r.own_rel};
+        each.value = r.value + i, each.bound = r.bound + i, each.var = r.var + i, each.own = r.own ? r.own + i : NULL;
+        each.tensor = due;
+        VN_ASSERT_OK(t, vn_measure(&each, got, &m, NULL));
+        if (m.unequal && sum.first_unequal < 0) sum.first_unequal = i;
+        if (m.worst >= 0 && m.worst_ratio > sum.worst_ratio) sum.worst = i;
+        sum.unequal += m.unequal, sum.outside += m.outside, sum.voids += m.voids, sum.sigmas += m.sigmas;
+        sum.sum_y2 += m.sum_y2, sum.sum_z2 += m.sum_z2, sum.sum_clipped += m.sum_clipped, sum.sum_signed += m.sum_signed;
+        sizes += fabs(m.sum_signed);
+        sum.worst_ratio = fmax(sum.worst_ratio, m.worst_ratio);
+        sum.max_abs = fmax(sum.max_abs, m.max_abs);
+        sum.oracle_ratio = fmax(sum.oracle_ratio, m.oracle_ratio);
+        sum.weakest = fmax(sum.weakest, m.weakest);
+        sum.z_max = fmax(sum.z_max, m.z_max);
+        vn_tensor_free(due);
+        vn_tensor_free(got);
+    }
+    VN_ASSERT_EQ(t, all.unequal, sum.unequal);
+    VN_ASSERT_EQ(t, all.outside, sum.outside);
+    VN_ASSERT_EQ(t, all.voids, sum.voids);
+    VN_ASSERT_EQ(t, all.sigmas, sum.sigmas);
+    VN_ASSERT_EQ(t, all.first_unequal, sum.first_unequal);
+    VN_ASSERT_EQ(t, all.worst, sum.worst);
+    VN_ASSERT_DEQ(t, all.max_abs, sum.max_abs);
+    VN_ASSERT_DEQ(t, all.worst_ratio, sum.worst_ratio);
+    VN_ASSERT_LE(t, fabs(all.oracle_ratio - sum.oracle_ratio), 0x1p-50 * sum.oracle_ratio); /* a record by a rounding may be missed */
+    VN_ASSERT(t, all.weakest == sum.weakest || fabs(all.weakest - sum.weakest) <= 0x1p-50 * sum.weakest);
+    VN_ASSERT_LE(t, fabs(all.z_max - sum.z_max), 0x1p-50 * sum.z_max);
+    VN_ASSERT_LE(t, fabs(all.sum_y2 - sum.sum_y2), 1e-12 * sum.sum_y2);
+    VN_ASSERT_LE(t, fabs(all.sum_z2 - sum.sum_z2), 1e-12 * sum.sum_z2);
+    VN_ASSERT_LE(t, fabs(all.sum_clipped - sum.sum_clipped), 1e-12 * sum.sum_clipped);
+    VN_ASSERT_DEQ(t, all.sum_signed2, all.sum_clipped);
+    VN_ASSERT_LE(t, fabs(all.sum_signed - sum.sum_signed), 0x1p-23 * sizes); /* roots of f32 */
+    vn_tensor_free(x);
+    vn_ref_free(&r);
+}
+
+VN_TEST(measure, blocks_say_what_single_elements_say) {
+    static const vn_dtype_t types[] = {VN_F32, VN_BF16, VN_F16, VN_F64};
+    static const int64_t lengths[] = {1, 31, 32, 511, 512, 513, 1400};
+    vn_rng_t rng = vn_test_rng(t);
+    for (size_t k = 0; k < sizeof types / sizeof *types; ++k)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; ++l) whole_against_parts(t, types[k], lengths[l], l % 2, &rng);
+}
+
 VN_TEST(measure, strided_and_empty) {
     const double v[] = {1, 2, 3, 4, 5, 6}, turned[] = {1, 4, 2, 5, 3, 6};
     vn_tensor_t *x = jc_tensor(t, VN_F32, JC_DIMS(2, 3), v), *view, *none;
@@ -352,4 +426,5 @@ VN_TEST_MAIN(VN_CASE(measure, each_class_of_value), VN_CASE(measure, reasons_are
              VN_CASE(measure, one_rounding_demands_its_bits), VN_CASE(measure, second_value_and_second_tier),
              VN_CASE(measure, moved_bits_keep_the_sign_of_zero), VN_CASE(measure, types_that_are_no_floats),
              VN_CASE(measure, strings_and_complex), VN_CASE(measure, the_same_for_any_number_of_threads),
-             VN_CASE(measure, sums_are_those_of_a_plain_loop), VN_CASE(measure, strided_and_empty), VN_CASE(measure, no_memory_is_an_error))
+             VN_CASE(measure, sums_are_those_of_a_plain_loop), VN_CASE(measure, blocks_say_what_single_elements_say),
+             VN_CASE(measure, strided_and_empty), VN_CASE(measure, no_memory_is_an_error))
