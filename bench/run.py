@@ -1,12 +1,14 @@
 """Ratios against other tools and against the machine, measured in one run.
 
-usage: run.py [PART...] [--json FILE]        parts: machine startup gemm metrics judge operators vit models (all, in this order)
+usage: run.py [PART...] [--json FILE]        parts: machine startup gemm metrics judge schedule operators vit
+                                    models (all, in this order)
 
 machine   what was measured on: processor, threads, BLAS settings that the environment carries
 startup   `vernier --version`, best of 20
 gemm      oracle value, bound and variance of a MatMul 1024^3 against the same library's sgemm
 metrics   metrics of two f32 arrays, and equality to fingerprint given the oracle's planes (f32, bf16), against copying
 judge     judging a passing operator at --effort quick against its oracle evaluation
+schedule  rebuilding summation trees from simulated sums, against the published ways on NumPy (schedule_peer.py)
 operators one operator of each class against ONNX Runtime's own run and against onnx.reference.ReferenceEvaluator
 vit       `vernier check` of vit_s_focus on both back ends against `polygraphy run ... --onnxrt --onnxrt --onnx-outputs mark all` and one pass
           of onnx.reference.ReferenceEvaluator: seconds and peak memory
@@ -18,6 +20,7 @@ processes share count more than once).
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -121,6 +124,23 @@ def part_program(name):
     return {"output": done.stdout.splitlines()}
 
 
+def part_schedule():
+    ours = subprocess.run([BUILD / "bench" / "bench_schedule"], check=True, capture_output=True, text=True).stdout
+    print(ours, end="")
+    alone = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    peer = subprocess.run([OTHER / "python", ROOT / "bench" / "schedule_peer.py"], check=True, capture_output=True, text=True, env=alone).stdout
+    print(peer, end="")
+    pattern = r"^NumPy's sum +(\d+) terms.* host +([0-9.]+) ms +sums +([0-9.]+) ms"
+    mine = {int(n): (float(host), float(sums)) for n, host, sums in re.findall(pattern, ours, re.MULTILINE)}
+    pattern = r"^peer (\w+) +sum +(\d+) terms .* calls +([0-9.]+) ms, +([0-9.]+) ms"
+    for way, n, spent, inside in re.findall(pattern, peer, re.MULTILINE):
+        if int(n) in mine:
+            host, sums = mine[int(n)]
+            work = (float(spent) - float(inside)) / host
+            print(f"sum of {n} terms, {way}: {work:.0f} x our host time, {float(spent) / (host + sums):.2f} x our time with the sums")
+    return {"output": ours.splitlines() + peer.splitlines()}
+
+
 def part_operators():
     command = [OTHER / "python", ROOT / "bench" / "operators.py", BUILD / "bench" / "bench_operator"]
     lines = []
@@ -184,6 +204,7 @@ PARTS = {
     "gemm": lambda: part_program("bench_gemm"),
     "metrics": lambda: part_program("bench_metrics"),
     "judge": lambda: part_program("bench_judge"),
+    "schedule": part_schedule,
     "operators": part_operators,
     "vit": part_vit,
     "models": part_models,

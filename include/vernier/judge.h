@@ -43,6 +43,7 @@ typedef struct vn_finding {
     double detection_worst;    /* the same of the element about which it says least */
     char rungs[768];           /* what each rung said: "form ok; repeat -; equality 188/400; ..." */
     char declared[160];        /* the contract in force */
+    char schedule[320];        /* rung 9: text, arithmetic and identity of the observed schedule, "" if none was read */
 } vn_finding_t;
 
 /** Memory between the questions about one back end: its last few hypotheses that held, newest first. Zero-initialised by the caller. */

@@ -44,7 +44,7 @@ VN_API vn_status_t vn_tree_from_brackets(const char *text, vn_tree_t **out, vn_e
 VN_API vn_status_t vn_tree_to_brackets(const vn_tree_t *t, char **out, vn_error_t *err);
 /** Sorts children and nodes into the canonical planar form, in place. */
 VN_API vn_status_t vn_tree_canonical(vn_tree_t *t, vn_error_t *err);
-/** Same leaves, same sets under every node, same marks; the order of children does not matter. */
+/** Same leaves, same sets under every node, same marks; the order of children does not matter but in a node of two leaves (see Planar). */
 VN_API bool vn_tree_equal(const vn_tree_t *a, const vn_tree_t *b);
 VN_API int32_t vn_tree_height(const vn_tree_t *t);
 VN_API int32_t vn_tree_widest(const vn_tree_t *t); /* most children of a node; 0 without nodes */
@@ -95,7 +95,8 @@ VN_API vn_status_t vn_rebuild_matrix(int32_t n, const double *l, vn_tree_t **out
 typedef vn_status_t (*vn_ask_pairs_fn)(void *context, int64_t pairs, const int32_t *i, const int32_t *j, double *l, vn_error_t *err);
 /**
  * From chosen pairs: recursion with random pivots, all open sets of a round asked in one call. Expected O(n log n) pairs for balanced trees,
- * 2n for chains, with `checks` further random pairs compared with the finished tree (a difference is ULTRAMETRIC).
+ * 2n for chains, with `checks` further random pairs compared with the finished tree (a difference is ULTRAMETRIC). Up to 64 pairs of the first
+ * round are asked again, with the checks or where the answers are no tree's: another answer is NONDETERMINISTIC.
  */
 VN_API vn_status_t vn_rebuild_pairs(int32_t n, uint64_t seed, int64_t checks, vn_ask_pairs_fn ask, void *context, vn_tree_t **out,
                                     vn_violation_t *v, vn_error_t *err);
@@ -119,7 +120,8 @@ typedef struct vn_arithmetic {
     int fused_bits;          /* nodes of more than two children: alignment bits F; 0: the sum is exact and rounded once */
     vn_rounding_t fused_rounding;
     vn_format_t fused_result; /* NONE: as accumulator */
-    int narrow_every;         /* the running value is rounded to narrow_format after this many terms of a chain; 0: never */
+    int narrow_every;         /* the running value is rounded to narrow_format after this many terms of a chain; all of them: the whole sum,
+                                 before the initial value; 0: never */
     vn_format_t narrow_format;
     vn_format_t initial; /* the bias is rounded to this first */
     vn_format_t store;   /* the sum is rounded to this, then to the output's type */
@@ -250,6 +252,14 @@ static inline double vn_schedule_coverage(const vn_schedule_t *s) {
  */
 VN_API vn_status_t vn_reveal(const vn_call_t *call, const vn_sum_op_t *op, const vn_reveal_options_t *o, vn_schedule_t **out,
                              vn_error_t *err);
+
+/**
+ * What the operation must return on these inputs (in the layout that reveal gives to call->run) if the schedule is right: products and ReduceSum.
+ * out, known [s->outputs]: known is false where the element's class has no tree. Values as f32, after the store.
+ * Errors     UNSUPPORTED: the kind or the type; USAGE; NOMEM.
+ */
+VN_API vn_status_t vn_schedule_apply(const vn_schedule_t *s, int n_inputs, const vn_tensor_t *const *inputs, float *out, bool *known,
+                                     vn_error_t *err);
 
 /* ---- arithmetic card: probes P1 to P26 (docs/schedules.md) ---- */
 

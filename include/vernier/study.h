@@ -7,6 +7,7 @@
 #include "vernier/evidence.h"
 #include "vernier/judge.h"
 #include "vernier/probe.h"
+#include "vernier/schedule.h"
 #include "vernier/tensor.h"
 #include "vernier/worker.h"
 
@@ -49,6 +50,34 @@ typedef struct vn_judge_options {
 } vn_judge_options_t;
 /** A dump judged without a back end: one row per graph output, backend "dump", mode "isolated" (one node) or "graph". */
 VN_API vn_status_t vn_judge_dump(const vn_judge_options_t *o, vn_record_t **out, vn_error_t *err);
+
+/** One back end and one sum: of `op`, or of a node of a model. */
+typedef struct vn_reveal_request {
+    const char *backend;    /* spec */
+    vn_sum_op_t op;         /* read when model_path is NULL */
+    unsigned constant;      /* bit k: input k of op is a weight of the model */
+    const char *model_path; /* NULL: the operator of op, alone in a model */
+    const char *node;       /* its path in the model */
+    int n_shapes;
+    const vn_shape_arg_t *shapes; /* of the model's inputs */
+    vn_reveal_options_t reveal;
+    bool card; /* products: the probes of the arithmetic card, too */
+    double timeout_s;
+    int64_t memory_bytes;
+} vn_reveal_request_t;
+typedef struct vn_reveal_result {
+    vn_schedule_t *schedule;
+    vn_card_t *card; /* NULL: not asked, or no product */
+    char *identity, *environment; /* JSON of the back end */
+    int64_t loads;   /* models that were loaded */
+} vn_reveal_result_t;
+/**
+ * Starts the back end, reads the schedule of one operator instance off it, and stops it.
+ * Errors     USAGE and NOTFOUND of the request, UNSUPPORTED of method or back end, CRASHED, TIMEOUT, MEMORY_LIMIT, WORKER of the back end.
+ * Ownership  vn_reveal_result_free, also after an error.
+ */
+VN_API vn_status_t vn_study_reveal(const vn_reveal_request_t *r, vn_reveal_result_t *out, vn_error_t *err);
+VN_API void vn_reveal_result_free(vn_reveal_result_t *r);
 
 #ifdef __cplusplus
 }

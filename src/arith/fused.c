@@ -139,15 +139,38 @@ static bool special(int n, const double *a, const double *b, int64_t ld, double 
     return any;
 }
 
+/* The common case for a whole strip: finite addends, a result that is cut and normal. slow[j]: the column needs the careful path. */
+VN_CLONES
+static void finish_cut(int64_t bits, int kept, const double *total, const int64_t *largest, double *out, int64_t *slow) {
+    const uint64_t mask = ~(((uint64_t)1 << (52 - kept)) - 1);
+    for (int j = 0; j < STRIP; ++j) {
+        uint64_t cut;
+        double x;
+        memcpy(&cut, &total[j], sizeof cut);
+        const int64_t e = (int64_t)(cut >> 52 & 0x7ff) - 1023 + largest[j] - bits; /* of the result */
+        cut &= mask;
+        memcpy(&x, &cut, sizeof x);
+        const int64_t shift = largest[j] - bits < -1000 ? -1000 : largest[j] - bits > 1000 ? 1000 : largest[j] - bits;
+        out[j] = total[j] == 0 ? 0 : x * power(shift);
+        /* infinities have the exponent 1024, and a NaN among the products makes the total one */
+        slow[j] = (total[j] != 0) & ((e < -126) | (e > 127) | (largest[j] > 900) | !(total[j] == total[j]));
+    }
+}
+
 /* out[0..STRIP) = one group on top of c. */
-static void one_group(const vn_fused_unit_t *u, int n, const double *a, const double *b, int64_t ld, const double *c, int width,
-                      double *out) {
-    double total[STRIP];
-    int64_t largest[STRIP];
+static void one_group(const vn_fused_unit_t *u, int n, const double *a, const double *b, int64_t ld, const double *c, int width, double *out) {
+    double total[STRIP], result[STRIP];
+    int64_t largest[STRIP], slow[STRIP];
     const int64_t emin = vn_format_info(u->in)->emin;
     group_sum(n, a, b, ld, c, emin, u->bits, total, largest);
-    for (int j = 0; j < width; ++j)
-        if (!special(n, a, b + j, ld, c[j], &out[j])) out[j] = finish(u, total[j], largest[j], u->out, u->final, u->kept_bits);
+    if (u->final == VN_RZ && u->out == VN_FMT_F32) finish_cut(u->bits, u->kept_bits, total, largest, result, slow);
+    else
+        for (int j = 0; j < width; ++j) slow[j] = 1;
+    for (int j = 0; j < width; ++j) {
+        if (slow[j] && !special(n, a, b + j, ld, c[j], &result[j]))
+            result[j] = finish(u, total[j], largest[j], u->out, u->final, u->kept_bits);
+    }
+    memcpy(out, result, (size_t)width * sizeof *out);
 }
 
 /* 32 products: those with bit 1 of their index clear, then the others. */
@@ -177,6 +200,10 @@ vn_status_t vn_fused_dot(const vn_fused_unit_t *u, int64_t n, int64_t columns, c
         const int64_t step = u->form == VN_FUSED_SPLIT2 ? 32 : u->group;
         for (int64_t i = 0; i < n; i += step) {
             const int count = (int)(n - i < step ? n - i : step);
+            if (width == STRIP && u->form == VN_FUSED_GROUPS) { /* a whole strip is read where it stands */
+                one_group(u, count, a + i, b + i * ld + from, ld, value, width, value);
+                continue;
+            }
             memset(strip, 0, sizeof strip);
             for (int k = 0; k < count; ++k) memcpy(strip + k * STRIP, b + (i + k) * ld + from, (size_t)width * sizeof *strip);
             if (u->form == VN_FUSED_SPLIT2) split_groups(u, a + i, strip, STRIP, value, width, value);

@@ -41,7 +41,7 @@ typedef struct vn_common {
         {"--allow", NULL, VN_OPT_TEXT, &(c)->allow, "LIST", "causes or verdicts that do not fail the run; what was allowed is listed"},  \
         {"--fail-on", NULL, VN_OPT_TEXT, &(c)->fail_on, "LIST", "verdicts, causes or notes that fail the run although they would pass"}, \
         {"--effort",   NULL, VN_OPT_TEXT,                                                                                                \
-         &(c)->effort, "E",  "quick | normal (repeats each run) | deep (integer probes on all plain sums, not only on failing ones)"},   \
+         &(c)->effort, "E",  "quick | normal (repeats each run) | deep (integer probes on all plain sums, and their schedules are read and replayed)"},   \
         {"--color", NULL, VN_OPT_TEXT, &(c)->color, "WHEN", "auto | always | never"},                                                    \
         {"--quiet", "-q", VN_OPT_FLAG, &(c)->quiet, NULL, "only the last line"},                                                         \
         {"--verbose", "-v", VN_OPT_FLAG, &(c)->verbose, NULL, "every row"}, {                                                            \
@@ -59,6 +59,7 @@ int vn_cmd_check(int argc, char **argv);
 int vn_cmd_judge(int argc, char **argv);
 int vn_cmd_compare(int argc, char **argv);
 int vn_cmd_backends(int argc, char **argv);
+int vn_cmd_reveal(int argc, char **argv);
 int vn_cmd_doctor(int argc, char **argv);
 int vn_cmd_models(int argc, char **argv);
 

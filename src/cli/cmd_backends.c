@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/reveal_output.h"
 #include "vernier/oracle.h"
 #include "vernier/worker.h"
 
@@ -27,7 +28,31 @@ static void operators(vn_text_t *out) {
         }
 }
 
-static void identities(vn_text_t *text, vn_text_t *json) {
+/* The arithmetic of a back end as its product of 32 x 64 x 32 shows it: schedule and card. */
+static void measured(const char *name, vn_text_t *text, vn_text_t *json) {
+    const vn_reveal_request_t r = {.backend = name,
+                                   .op = {.kind = VN_SUM_MATMUL, .dtype = VN_F32, .m = 32, .k = 64, .n = 32},
+                                   .reveal = {.seed = 1},
+                                   .card = true,
+                                   .timeout_s = 60};
+    vn_reveal_result_t got;
+    vn_error_t err = {0};
+    const bool revealed = vn_study_reveal(&r, &got, &err) == VN_OK;
+    vn_text_add(json, ", \"measured\": ");
+    vn_reveal_json_object(json, &r, revealed ? &got : NULL, &err);
+    if (!revealed) {
+        vn_text_printf(text, "  not measured: %s\n", err.text);
+    } else {
+        const vn_schedule_t *s = got.schedule;
+        vn_text_printf(text, "  product 32x64x32: %s, %s; %lld of %lld elements replayed%s%s\n",
+                       s->n_classes && s->classes[0].text ? s->classes[0].text : "no tree", s->arithmetic_text, (long long)s->replayed,
+                       (long long)s->elements, *s->reason ? "; " : "", s->reason);
+        if (got.card) vn_reveal_print_card(text, got.card);
+    }
+    vn_reveal_result_free(&got);
+}
+
+static void identities(vn_text_t *text, vn_text_t *json, bool measure) {
     const vn_backend_info_t *all;
     const int n = vn_backends(&all);
     vn_text_add(json, "{\"schema\": \"vernier-backends-1\", \"backends\": [");
@@ -40,10 +65,12 @@ static void identities(vn_text_t *text, vn_text_t *json) {
         vn_text_printf(text, "%-12s ", all[i].alias ? all[i].alias : all[i].name);
         if (vn_spec_parse(all[i].name, &spec, &err) == VN_OK && vn_backend_available(&spec, &err) == VN_OK &&
             vn_worker_start(&spec, &wo, &w, &err) == VN_OK) {
-            vn_text_printf(json, "\"available\": true, \"identity\": %s, \"environment\": %s}", vn_worker_identity(w),
+            vn_text_printf(json, "\"available\": true, \"identity\": %s, \"environment\": %s", vn_worker_identity(w),
                            vn_worker_environment(w));
             vn_text_printf(text, "ready    %s  (options: %s)\n", all[i].summary,
                            all[i].options && *all[i].options ? all[i].options : "none");
+            if (measure) measured(all[i].name, text, json);
+            vn_text_add(json, "}");
         } else {
             vn_text_printf(text, "missing  %s\n", err.text);
             vn_text_add(json, "\"available\": false, \"why\": \"");
@@ -61,7 +88,8 @@ int vn_cmd_backends(int argc, char **argv) {
     vn_list_t rest = {0};
     const vn_opt_t opts[] = {
         {"--operators", NULL, VN_OPT_TEXT, &list, "oracle", "operators that the oracle evaluates: versions, class, claim"},
-        {"--measure", NULL, VN_OPT_FLAG, &measure, NULL, "the arithmetic card (needs probes and schedules; not in this build)"},
+        {"--measure", NULL, VN_OPT_FLAG, &measure, NULL,
+         "the arithmetic card of each: operand rounding, running sum, products, subnormals, special values"},
         {"--json", NULL, VN_OPT_TEXT, &json, "FILE", "identities as JSON (- = standard output)"},
         {"--help", "-h", VN_OPT_FLAG, &help, NULL, "this text"},
     };
@@ -69,19 +97,17 @@ int vn_cmd_backends(int argc, char **argv) {
     vn_error_t err = {0};
     if (vn_cli_parse(argc, argv, opts, n, &rest, &err) != VN_OK) return vn_cli_error(&err);
     if (help) {
-        vn_cli_help("backends [--json FILE] | backends --operators oracle", "Starts every back end that is here and shows its identity.",
-                    opts, n);
+        vn_cli_help("backends [--measure] [--json FILE] | backends --operators oracle",
+                    "Starts every back end that is here and shows its identity.", opts, n);
         return VN_EXIT_PASS;
     }
     if (rest.count) return vn_fail(&err, VN_ERR_USAGE, "backends: unexpected argument '%s'", rest.items[0]), vn_cli_error(&err);
-    if (measure)
-        return vn_fail(&err, VN_ERR_UNSUPPORTED, "backends --measure: unsupported: this build has no probes yet"), vn_cli_error(&err);
     vn_text_t text = {0}, out = {0};
     vn_status_t s = VN_OK;
     if (list && strcmp(list, "oracle") != 0)
         s = vn_fail(&err, VN_ERR_USAGE, "--operators: only the oracle's table is known here, not '%s'", list);
     else if (list) operators(&text);
-    else identities(&text, &out);
+    else identities(&text, &out, measure);
     if (s == VN_OK && json && !list) s = vn_write_file(json, out.data, out.length, &err);
     if (s == VN_OK && !(json && strcmp(json, "-") == 0)) s = vn_cli_print(text.data ? text.data : "", &err);
     vn_text_free(&text);

@@ -15,6 +15,7 @@ static const struct {
     {"check", vn_cmd_check, "judge every operator of a model on one or more back ends"},
     {"judge", vn_cmd_judge, "judge recorded outputs of one node, without a back end"},
     {"compare", vn_cmd_compare, "metrics of two tensor files (no verdict: that needs an operator)"},
+    {"reveal", vn_cmd_reveal, "the summation order of an operator on a back end, replayed bit for bit"},
     {"backends", vn_cmd_backends, "what is here, and its identity; --operators oracle lists the oracle"},
     {"models", vn_cmd_models, "list or fetch the real models used in tests and benchmarks"},
     {"doctor", vn_cmd_doctor, "what is missing here, and the command that brings it"},

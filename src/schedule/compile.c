@@ -63,7 +63,10 @@ static void raise_depth(walk_t *w, int32_t by) {
 
 /* Adds one leaf to the value on top. */
 static vn_status_t add_leaf(walk_t *w, int32_t leaf, vn_error_t *err) {
-    if (leaf == w->t->n) return emit(w->r, (vn_program_step_t){.kind = VN_STEP_ADD_START}, err);
+    if (leaf == w->t->n) { /* a sum that is stored narrow as a whole is so before the initial value comes */
+        if (w->r->arithmetic.narrow_every == w->t->n) VN_TRY(emit(w->r, (vn_program_step_t){.kind = VN_STEP_NARROW}, err));
+        return emit(w->r, (vn_program_step_t){.kind = VN_STEP_ADD_START}, err);
+    }
     return emit(w->r, (vn_program_step_t){.kind = VN_STEP_CHAIN, .fused = is_fused_leaf(w, leaf), .leaf = leaf, .count = 1, .stride = 1},
                 err);
 }

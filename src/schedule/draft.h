@@ -36,4 +36,13 @@ vn_status_t vn_draft_finish(vn_draft_t *d, int32_t root, bool keep_pairs, vn_tre
 /** Leaf counts of all ids, [leaves + nodes]. Ownership: vn_free. */
 vn_status_t vn_tree_sizes(const vn_tree_t *t, int32_t **sizes, vn_error_t *err);
 
+/** The leaves in depth-first order: where each stands, and the size of the ancestor of neighbours. Ownership: vn_tour_clear. */
+typedef struct vn_tour {
+    int32_t *position; /* [leaves] */
+    int32_t *leaf;     /* [leaves] at a position */
+    uint32_t *between; /* [leaves] size of the lowest common ancestor of positions p and p + 1 */
+} vn_tour_t;
+vn_status_t vn_tour_of(const vn_tree_t *t, vn_tour_t *r, vn_error_t *err);
+void vn_tour_clear(vn_tour_t *r);
+
 #endif

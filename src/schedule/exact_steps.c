@@ -42,7 +42,7 @@ static double in(const rules_t *k, double x) { return k->a->daz ? flushed(x, 0x1
 /* An exact zero from operands of both signs is +0, except when rounding down. */
 static double sum(const rules_t *k, double x, double y) {
     const double a = in(k, x), b = in(k, y), s = to_odd(a, b);
-    if (s == 0 && k->a->rounding == VN_RD && signbit(a) != signbit(b)) return -0.0;
+    if (s == 0 && k->a->rounding == VN_RD && !signbit(a) != !signbit(b)) return -0.0;
     return settle(k, s);
 }
 
@@ -59,7 +59,7 @@ static double add_term(const rules_t *k, const vn_block_t *b, double acc, int32_
     if (!b->a) return sum(k, acc, p);
     if (!fused) return sum(k, acc, settle(k, p));
     const double base = in(k, acc), s = to_odd(base, p);
-    if (s == 0 && k->a->rounding == VN_RD && signbit(base) != signbit(p)) return -0.0;
+    if (s == 0 && k->a->rounding == VN_RD && !signbit(base) != !signbit(p)) return -0.0;
     return settle(k, s);
 }
 

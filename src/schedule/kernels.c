@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__) && defined(__has_attribute) && !defined(VN_SANITIZE) && !defined(__SANITIZE_ADDRESS__)
 #if __has_attribute(target_clones)
-#define VN_FMA_CLONES __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define VN_FMA_CLONES __attribute__((target_clones("default", "fma", "avx512f")))
 #endif
 #endif
 #ifndef VN_FMA_CLONES

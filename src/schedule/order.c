@@ -1,12 +1,14 @@
-/* order.c -- the order of leaves as nested loops: "0+8*16+16*1" is 16 lanes, each with every 16th term. */
+/* order.c -- the order of leaves as nested loops: "0+8*16+16*1" is 16 lanes,
+ * each with every 16th term. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "schedule/shapes.h"
 
-enum { STARTS = 16, LOOPS = 8, SLACK = 64 };
+enum { STARTS = 16, LOOPS = VN_ORDER_LOOPS, SLACK = 64 };
 
-/* One piece: some starts, then loops from the inside out. values: all that the loops give, also those outside the range, which are skipped. */
+/* One piece: some starts, then loops from the inside out. values: all that the
+ * loops give, also those outside the range, which are skipped. */
 typedef struct nest {
     int32_t starts[STARTS];
     int n_starts, loops;
@@ -21,24 +23,21 @@ typedef struct scratch {
     int64_t n_value, capacity;
 } scratch_t;
 
-/* How often the values so far repeat at `stride`, each repetition matching the sequence; *matched grows with them. clip: values outside the range
- * are skipped, as the text's reader does; only where one nest gives everything. */
+/* How often the values so far repeat at `stride`, each repetition matching the
+ * sequence; *matched grows with them. clip: values outside the range are
+ * skipped, as the text's reader does, but never the first one of a repetition;
+ * only where one nest of one start gives everything. */
 static int32_t repeat(const int32_t *seq, int32_t n, int32_t left, const scratch_t *s, int32_t stride, bool clip, int32_t *matched) {
     int32_t count = 1;
     for (;; ++count) {
         int32_t at = *matched;
-        bool any = false, fits = true;
-        for (int64_t k = 0; k < s->n_value && fits; ++k) {
+        for (int64_t k = 0; k < s->n_value; ++k) {
             const int64_t v = (int64_t)s->value[k] + (int64_t)count * stride;
-            if (v < 0 || v >= n) {
-                fits = clip;
-                continue;
-            }
-            any = true;
-            fits = at < left && seq[at] == v;
-            at += fits;
+            const bool outside = v < 0 || v >= n;
+            if (outside && clip && k > 0) continue;
+            if (outside || at >= left || seq[at] != v) return count;
+            ++at;
         }
-        if (!fits || !any) return count;
         *matched = at;
     }
 }
@@ -50,7 +49,7 @@ static void find_nest(const int32_t *seq, int32_t n, int32_t left, int starts, b
     while (out->cover < left && out->loops < LOOPS) {
         const int64_t stride = (int64_t)seq[out->cover] - seq[0];
         int32_t matched = out->cover;
-        const int32_t count = repeat(seq, n, left, s, (int32_t)stride, clip, &matched);
+        const int32_t count = repeat(seq, n, left, s, (int32_t)stride, clip && starts == 1, &matched);
         if (count < 2 || s->n_value * count > s->capacity) return;
         for (int32_t r = 1; r < count; ++r)
             for (int64_t k = 0; k < s->n_value; ++k) s->value[r * s->n_value + k] = (int32_t)(s->value[k] + r * stride);
@@ -78,7 +77,7 @@ vn_status_t vn_order_compress(const int32_t *seq, int32_t n, vn_text_t *out, vn_
     bool whole = false;
     for (int m = 1; m <= STARTS && m <= n && !whole; ++m) {
         find_nest(seq, n, n, m, true, &s, &p);
-        whole = p.cover == n;
+        whole = p.cover == n && (p.loops > 0 || n == 1);
     }
     if (whole) write_nest(&p, out);
     for (int32_t at = 0; at < n && !whole;) {
@@ -140,7 +139,8 @@ static vn_status_t read_nest(const char *text, size_t *at, size_t end, int32_t n
     return VN_OK;
 }
 
-/* Writes the values inside the range; notes where each loop level begins anew. */
+/* Writes the values inside the range; notes where each loop level begins anew.
+ */
 static vn_status_t run_nest(const nest_t *p, int32_t n, int32_t *seq, int32_t *at, uint8_t *seen, vn_runs_t *runs, vn_error_t *err) {
     int32_t index[LOOPS] = {0};
     for (;;) {

@@ -53,151 +53,6 @@ static vn_status_t compare(const vn_tree_t *t, int64_t pairs, const int32_t *i, 
     return st;
 }
 
-/* ---- from all pairs: single linkage ---- */
-
-typedef struct edge {
-    double l;
-    int32_t a, b;
-} edge_t;
-
-static int by_length(const void *x, const void *y) {
-    const edge_t *a = x, *b = y;
-    if (a->l != b->l) return a->l < b->l ? -1 : 1;
-    if (a->a != b->a) return a->a < b->a ? -1 : 1;
-    return (a->b > b->b) - (a->b < b->b);
-}
-
-/* Minimum spanning tree by Prim: n - 1 edges, O(n^2), reading the upper triangle only. */
-static vn_status_t spanning(int32_t n, const double *l, edge_t *edges, vn_violation_t *v, vn_error_t *err) {
-    edge_t *near = vn_alloc((size_t)n, sizeof *near);
-    if (!near) return vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", n);
-    int32_t last = 0;
-    for (int32_t j = 0; j < n; ++j) near[j] = (edge_t){INFINITY, 0, j};
-    near[0].a = -1; /* in the tree */
-    for (int32_t count = 0; count < n - 1; ++count) {
-        int32_t best = -1;
-        for (int32_t j = 0; j < n; ++j) {
-            if (near[j].a < 0) continue;
-            const int32_t p = last < j ? last : j, q = last < j ? j : last;
-            const double x = l[(size_t)p * (size_t)n + (size_t)q];
-            if (!(x >= 2 && x <= n && x == floor(x))) {
-                (void)in_range(n, p, q, x, v);
-                vn_free(near);
-                return VN_OK;
-            }
-            if (x < near[j].l) near[j] = (edge_t){x, last, j};
-            if (best < 0 || near[j].l < near[best].l) best = j;
-        }
-        edges[count] = near[best];
-        near[best].a = -1;
-        last = best;
-    }
-    vn_free(near);
-    return VN_OK;
-}
-
-static int32_t find(int32_t *up, int32_t x) {
-    while (up[x] != x) x = up[x] = up[up[x]];
-    return x;
-}
-
-/* Joins clusters by ascending l; equal l of neighbours is one node of many children. */
-static vn_status_t link_edges(int32_t n, const edge_t *edges, vn_draft_t *d, int32_t *root, vn_violation_t *v, vn_error_t *err) {
-    int32_t *up = vn_alloc((size_t)n, sizeof *up), *top = vn_alloc((size_t)n, sizeof *top), *size = vn_alloc((size_t)n, sizeof *size);
-    double *label = vn_alloc((size_t)n, sizeof *label);
-    vn_status_t st = up && top && size && label ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", n);
-    for (int32_t i = 0; st == VN_OK && i < n; ++i) {
-        up[i] = top[i] = i;
-        size[i] = 1;
-        label[i] = 1;
-    }
-    *root = 0;
-    for (int32_t e = 0; st == VN_OK && e < n - 1; ++e) {
-        int32_t a = find(up, edges[e].a), b = find(up, edges[e].b);
-        const double l = edges[e].l;
-        if (label[b] == l && label[a] != l) {
-            const int32_t swap = a;
-            a = b;
-            b = swap;
-        }
-        if (label[a] == l && label[b] == l) {
-            vn_draft_splice(d, top[a], top[b]);
-        } else if (label[a] == l) {
-            vn_draft_attach(d, top[a], top[b]);
-        } else {
-            int32_t id;
-            /* a finished cluster must hold as many leaves as its l says */
-            for (int side = 0; side < 2 && v->kind == VN_TREE_OK; ++side) {
-                const int32_t c = side ? b : a;
-                if (label[c] != size[c])
-                    violate(v, VN_TREE_ULTRAMETRIC, edges[e].a, edges[e].b, label[c], "not the size of any set of leaves");
-            }
-            st = vn_draft_node(d, &id, err);
-            if (st != VN_OK) break;
-            vn_draft_attach(d, id, top[a]);
-            vn_draft_attach(d, id, top[b]);
-            top[a] = id;
-            label[a] = l;
-        }
-        up[b] = a;
-        size[a] += size[b];
-        *root = top[a];
-        if (e == n - 2 && label[a] != size[a] && v->kind == VN_TREE_OK)
-            violate(v, VN_TREE_ULTRAMETRIC, edges[e].a, edges[e].b, label[a], "not the size of any set of leaves");
-    }
-    vn_free(up);
-    vn_free(top);
-    vn_free(size);
-    vn_free(label);
-    return st;
-}
-
-static vn_status_t compare_matrix(const vn_tree_t *t, const double *l, vn_violation_t *v, vn_error_t *err) {
-    const int32_t n = t->n;
-    uint32_t *due = vn_alloc((size_t)n * (size_t)n, sizeof *due);
-    if (!due) return vn_fail(err, VN_ERR_NOMEM, "no memory for a matrix of %d leaves", n);
-    const vn_status_t st = vn_tree_matrix(t, due, err);
-    for (int32_t i = 0; st == VN_OK && i < n && v->kind == VN_TREE_OK; ++i)
-        for (int32_t j = i + 1; j < n; ++j) {
-            const size_t at = (size_t)i * (size_t)n + (size_t)j;
-            char why[80];
-            if (l[at] == due[at]) continue;
-            if (!in_range(n, i, j, l[at], v)) break;
-            snprintf(why, sizeof why, "the tree of the other answers says %u", due[at]);
-            violate(v, VN_TREE_ULTRAMETRIC, i, j, l[at], why);
-            break;
-        }
-    vn_free(due);
-    return st;
-}
-
-vn_status_t vn_rebuild_matrix(int32_t n, const double *l, vn_tree_t **out, vn_violation_t *v, vn_error_t *err) {
-    vn_draft_t d;
-    int32_t root = 0;
-    *out = NULL;
-    *v = (vn_violation_t){.i = -1, .j = -1, .k = -1};
-    VN_TRY(vn_draft_begin(&d, n, false, n, err));
-    edge_t *edges = vn_alloc((size_t)n, sizeof *edges);
-    vn_status_t st = edges ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", n);
-    if (st == VN_OK) st = spanning(n, l, edges, v, err);
-    if (st == VN_OK && v->kind == VN_TREE_OK) {
-        qsort(edges, (size_t)(n - 1), sizeof *edges, by_length);
-        st = link_edges(n, edges, &d, &root, v, err);
-    }
-    vn_free(edges);
-    if (st != VN_OK || v->kind != VN_TREE_OK) {
-        vn_draft_clear(&d);
-        return st;
-    }
-    VN_TRY(vn_draft_finish(&d, root, false, out, err));
-    st = compare_matrix(*out, l, v, err);
-    if (st != VN_OK || v->kind != VN_TREE_OK) {
-        vn_tree_free(*out);
-        *out = NULL;
-    }
-    return st;
-}
-
 /* ---- from chosen pairs: random pivots, all open sets of a round in one question ----
  *
  * A pivot i splits its set S by the values l(i,j): ascending values are the ancestors of i, the leaves of one value hang together below that
@@ -207,7 +62,10 @@ vn_status_t vn_rebuild_matrix(int32_t n, const double *l, vn_tree_t **out, vn_vi
 typedef struct set {
     int32_t begin, count; /* in the array of leaves */
     int32_t parent;       /* inner node that it hangs under; -1: the whole */
+    int32_t flat;         /* rounds in a row that found nothing but leaves of the parent */
 } set_t;
+
+enum { KEPT = 64, MOST_PIVOTS = 32 };
 
 typedef struct forest {
     int32_t n;
@@ -215,13 +73,17 @@ typedef struct forest {
     int32_t *leaves; /* permuted: sets are runs of it */
     set_t *open, *later;
     int32_t n_open, n_later;
-    int32_t *up;   /* parent of inner node k; -1 */
-    int32_t *hang; /* [n] inner node that a leaf hangs under */
-    double *label; /* [inner] */
+    int32_t *up;    /* parent of inner node k; -1 */
+    int32_t *hang;  /* [n] inner node that a leaf hangs under */
+    int32_t *label; /* [inner] */
     int32_t inner;
     int32_t *i, *j; /* questions of a round */
     double *l;
-    edge_t *sorted; /* answers of one set: l, leaf */
+    int64_t room;                             /* for so many */
+    uint64_t *sorted, *other;                 /* answers of one set: l in the high half, the leaf in the low one */
+    int32_t *split, splits;                   /* first inner node of each set that was split */
+    int32_t kept_i[KEPT], kept_j[KEPT], kept; /* questions of the first round, to be asked once more */
+    double kept_l[KEPT];
 } forest_t;
 
 static void forest_free(forest_t *f) {
@@ -235,11 +97,13 @@ static void forest_free(forest_t *f) {
     vn_free(f->j);
     vn_free(f->l);
     vn_free(f->sorted);
+    vn_free(f->other);
+    vn_free(f->split);
 }
 
 static vn_status_t forest_new(forest_t *f, int32_t n, uint64_t seed, vn_error_t *err) {
     const size_t m = (size_t)n + 1;
-    *f = (forest_t){.n = n};
+    *f = (forest_t){.n = n, .room = (int64_t)m + KEPT};
     vn_rng_seed(&f->rng, seed);
     f->leaves = vn_alloc(m, sizeof *f->leaves);
     f->open = vn_alloc(m, sizeof *f->open);
@@ -247,41 +111,88 @@ static vn_status_t forest_new(forest_t *f, int32_t n, uint64_t seed, vn_error_t 
     f->up = vn_alloc(2 * m, sizeof *f->up);
     f->hang = vn_alloc(m, sizeof *f->hang);
     f->label = vn_alloc(2 * m, sizeof *f->label);
-    f->i = vn_alloc(m, sizeof *f->i);
-    f->j = vn_alloc(m, sizeof *f->j);
-    f->l = vn_alloc(m, sizeof *f->l);
+    f->i = vn_alloc(m + 2 * KEPT, sizeof *f->i);
+    f->j = vn_alloc(m + 2 * KEPT, sizeof *f->j);
+    f->l = vn_alloc(m + 2 * KEPT, sizeof *f->l);
     f->sorted = vn_alloc(m, sizeof *f->sorted);
-    if (f->leaves && f->open && f->later && f->up && f->hang && f->label && f->i && f->j && f->l && f->sorted) return VN_OK;
+    f->other = vn_alloc(m, sizeof *f->other);
+    f->split = vn_alloc(m, sizeof *f->split);
+    if (f->leaves && f->open && f->later && f->up && f->hang && f->label && f->i && f->j && f->l && f->sorted && f->other && f->split)
+        return VN_OK;
     forest_free(f);
     return vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", n);
 }
 
-/* The answers of one set: the ancestors of its pivot become nodes, groups of equal answers the sets of the next round. */
+enum { FEW = 48, DIGIT = 256 };
+
+/* Ascending by l, equal l as they stood: insertion for few, digit by digit for many. Whole numbers up to n. */
+static void sort_answers(forest_t *f, int32_t count) {
+    uint64_t *from = f->sorted, *to = f->other;
+    if (count <= FEW) {
+        for (int32_t k = 1; k < count; ++k) {
+            const uint64_t x = from[k];
+            int32_t at = k;
+            for (; at > 0 && from[at - 1] >> 32 > x >> 32; --at) from[at] = from[at - 1];
+            from[at] = x;
+        }
+        return;
+    }
+    for (int shift = 32; (int64_t)f->n >> (shift - 32) > 0; shift += 8) {
+        int32_t begin[DIGIT] = {0}, sum = 0;
+        for (int32_t k = 0; k < count; ++k) begin[from[k] >> shift & (DIGIT - 1)]++;
+        for (int d = 0; d < DIGIT; ++d) {
+            const int32_t of_digit = begin[d];
+            begin[d] = sum;
+            sum += of_digit;
+        }
+        for (int32_t k = 0; k < count; ++k) to[begin[from[k] >> shift & (DIGIT - 1)]++] = from[k];
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    f->sorted = from;
+    f->other = to;
+}
+
+static int32_t value_of(uint64_t answer) { return (int32_t)(answer >> 32); }
+static int32_t leaf_of(uint64_t answer) { return (int32_t)(answer & UINT32_MAX); }
+
+/* The answers of one pivot: its ancestors become nodes, groups of equal answers the sets of the next round. */
 static bool split(forest_t *f, const set_t *s, const double *l, vn_violation_t *v) {
     int32_t *leaf = f->leaves + s->begin;
     const int32_t pivot = leaf[0], others = s->count - 1;
     bool sorted = true;
     for (int32_t k = 0; k < others; ++k) {
         if (!in_range(f->n, pivot, leaf[k + 1], l[k], v)) return false;
-        f->sorted[k] = (edge_t){l[k], leaf[k + 1], 0};
+        f->sorted[k] = (uint64_t)l[k] << 32 | (uint32_t)leaf[k + 1];
         sorted &= k == 0 || l[k - 1] <= l[k];
     }
-    if (!sorted) qsort(f->sorted, (size_t)others, sizeof *f->sorted, by_length);
-    if (s->parent >= 0 && f->sorted[others - 1].l > f->label[s->parent]) {
-        violate(v, VN_TREE_ULTRAMETRIC, pivot, f->sorted[others - 1].a, f->sorted[others - 1].l, "larger than the set that both are in");
+    if (!sorted) sort_answers(f, others);
+    const uint64_t *answer = f->sorted;
+    if (s->parent >= 0 && value_of(answer[others - 1]) > f->label[s->parent]) {
+        violate(v, VN_TREE_ULTRAMETRIC, pivot, leaf_of(answer[others - 1]), value_of(answer[others - 1]),
+                "larger than the set that both are in");
         return false;
     }
     int32_t below = -1; /* node of the previous value */
+    f->split[f->splits++] = f->inner;
     for (int32_t k = 0; k < others;) {
         int32_t end = k;
-        while (end < others && f->sorted[end].l == f->sorted[k].l) ++end;
+        while (end < others && value_of(answer[end]) == value_of(answer[k])) ++end;
+        /* all leaves below an ancestor of the pivot are in the set, unless it is the node that the set hangs under */
+        if (value_of(answer[k]) != end + 1 && (s->parent < 0 || value_of(answer[k]) < f->label[s->parent])) {
+            char why[80];
+            snprintf(why, sizeof why, "but leaf %d answers that or less with %d others", pivot, end);
+            violate(v, VN_TREE_ULTRAMETRIC, pivot, leaf_of(answer[k]), value_of(answer[k]), why);
+            return false;
+        }
         const int32_t node = f->inner++;
-        f->label[node] = f->sorted[k].l;
+        f->label[node] = value_of(answer[k]);
         if (below >= 0) f->up[below] = node;
         else f->hang[pivot] = node;
-        for (int32_t m = k; m < end; ++m) leaf[1 + m] = f->sorted[m].a;
+        for (int32_t m = k; m < end; ++m) leaf[1 + m] = leaf_of(answer[m]);
         if (end - k == 1) f->hang[leaf[1 + k]] = node;
-        else f->later[f->n_later++] = (set_t){s->begin + 1 + k, end - k, node};
+        else f->later[f->n_later++] = (set_t){s->begin + 1 + k, end - k, node, 0};
         below = node;
         k = end;
     }
@@ -289,27 +200,106 @@ static bool split(forest_t *f, const set_t *s, const double *l, vn_violation_t *
     return true;
 }
 
+/* Pivots of a set in one round. A node of many children shows one leaf a pivot: where nothing else comes, the pivots double. */
+static int32_t pivots_of(const set_t *s) {
+    int32_t pivots = 1;
+    while (pivots < MOST_PIVOTS && pivots < 1 << s->flat) pivots *= 2;
+    return pivots < s->count ? pivots : s->count - 1;
+}
+static int64_t questions_of(const set_t *s) {
+    const int64_t p = pivots_of(s);
+    return p * (s->count - 1) - p * (p - 1) / 2;
+}
+
+/* All answers of a set, pivot after pivot, as long as they are flat: leaves of the node that the set hangs under. What comes after is dropped. */
+static bool take_answers(forest_t *f, const set_t *s, const double *l, vn_violation_t *v) {
+    const int32_t *leaf = f->leaves + s->begin, pivots = pivots_of(s);
+    for (int32_t q = 0; q < pivots; ++q) {
+        const int32_t others = s->count - 1 - q;
+        bool flat = s->parent >= 0;
+        for (int32_t k = 0; k < others && flat; ++k) flat = l[k] == f->label[s->parent];
+        if (!flat) return split(f, &(set_t){s->begin + q, s->count - q, s->parent, 0}, l, v);
+        f->hang[leaf[q]] = s->parent;
+        l += others;
+        if (others == 1) f->hang[leaf[q + 1]] = s->parent;
+    }
+    if (s->count - pivots > 1) f->later[f->n_later++] = (set_t){s->begin + pivots, s->count - pivots, s->parent, s->flat + 1};
+    return true;
+}
+
+static vn_status_t make_room(forest_t *f, vn_error_t *err) {
+    int64_t questions = 0;
+    for (int32_t s = 0; s < f->n_open; ++s) questions += questions_of(&f->open[s]);
+    if (questions <= f->room) return VN_OK;
+    const size_t more = (size_t)questions + KEPT;
+    int32_t *i = vn_realloc(f->i, more, sizeof *i);
+    if (i) f->i = i;
+    int32_t *j = vn_realloc(f->j, more, sizeof *j);
+    if (j) f->j = j;
+    double *l = vn_realloc(f->l, more, sizeof *l);
+    if (l) f->l = l;
+    if (!i || !j || !l) return vn_fail(err, VN_ERR_NOMEM, "no memory for %lld questions", (long long)questions);
+    f->room = questions;
+    return VN_OK;
+}
+
+/* Some questions of the whole set, evenly spread. */
+static void keep_questions(forest_t *f, int64_t pairs) {
+    f->kept = pairs < KEPT ? (int32_t)pairs : KEPT;
+    for (int32_t k = 0; k < f->kept; ++k) {
+        const int64_t p = k * pairs / f->kept;
+        f->kept_i[k] = f->i[p];
+        f->kept_j[k] = f->j[p];
+        f->kept_l[k] = f->l[p];
+    }
+}
+
+/* Puts the kept questions behind `count` others; compares their answers. Another answer than before outweighs what else was found. */
+static int64_t add_kept(forest_t *f, int64_t count) {
+    for (int32_t k = 0; k < f->kept; ++k) {
+        f->i[count + k] = f->kept_i[k];
+        f->j[count + k] = f->kept_j[k];
+    }
+    return count + f->kept;
+}
+static void compare_kept(const forest_t *f, int64_t from, vn_violation_t *v) {
+    for (int32_t k = 0; k < f->kept; ++k) {
+        const double now = f->l[from + k];
+        char why[80];
+        if (now == f->kept_l[k] || (isnan(now) && isnan(f->kept_l[k]))) continue;
+        snprintf(why, sizeof why, "and %.9g when asked again", now);
+        violate(v, VN_TREE_NONDETERMINISTIC, f->kept_i[k], f->kept_j[k], f->kept_l[k], why);
+        return;
+    }
+}
+
 static vn_status_t rounds(forest_t *f, vn_ask_pairs_fn ask, void *context, vn_violation_t *v, vn_error_t *err) {
     for (int32_t k = 0; k < f->n; ++k) f->leaves[k] = k;
-    f->open[f->n_open++] = (set_t){0, f->n, -1};
+    f->open[f->n_open++] = (set_t){0, f->n, -1, 0};
     while (f->n_open > 0) {
         int64_t pairs = 0;
+        VN_TRY(make_room(f, err));
         for (int32_t s = 0; s < f->n_open; ++s) {
             int32_t *leaf = f->leaves + f->open[s].begin;
-            const int32_t pick = (int32_t)(vn_rng_u64(&f->rng) % (uint64_t)f->open[s].count), pivot = leaf[pick];
-            leaf[pick] = leaf[0];
-            leaf[0] = pivot;
-            for (int32_t k = 1; k < f->open[s].count; ++k, ++pairs) {
-                f->i[pairs] = pivot;
-                f->j[pairs] = leaf[k];
+            const int32_t count = f->open[s].count, pivots = pivots_of(&f->open[s]);
+            for (int32_t q = 0; q < pivots; ++q) {
+                const int32_t pick = q + (int32_t)vn_rng_below(&f->rng, (uint64_t)(count - q)), pivot = leaf[pick];
+                leaf[pick] = leaf[q];
+                leaf[q] = pivot;
             }
+            for (int32_t q = 0; q < pivots; ++q)
+                for (int32_t k = q + 1; k < count; ++k, ++pairs) {
+                    f->i[pairs] = leaf[q];
+                    f->j[pairs] = leaf[k];
+                }
         }
         VN_TRY(ask(context, pairs, f->i, f->j, f->l, err));
+        if (f->splits == 0) keep_questions(f, pairs);
         const double *l = f->l;
         f->n_later = 0;
         for (int32_t s = 0; s < f->n_open; ++s) {
-            if (!split(f, &f->open[s], l, v)) return VN_OK;
-            l += f->open[s].count - 1;
+            if (!take_answers(f, &f->open[s], l, v)) return VN_OK;
+            l += questions_of(&f->open[s]);
         }
         set_t *swap = f->open;
         f->open = f->later;
@@ -319,80 +309,179 @@ static vn_status_t rounds(forest_t *f, vn_ask_pairs_fn ask, void *context, vn_vi
     return VN_OK;
 }
 
-/* A node whose label is its parent's is the same node. */
-static int32_t settle(const forest_t *f, int32_t node) {
-    while (f->up[node] >= 0 && f->label[f->up[node]] == f->label[node]) node = f->up[node];
-    return node;
+/* A node whose label is its parent's is the same node, and such a parent was made before it. settled[k]: the node that stands for k. */
+static void settle(const forest_t *f, int32_t *settled) {
+    for (int32_t k = 0; k < f->inner; ++k) {
+        const int32_t up = f->up[k];
+        settled[k] = up >= 0 && f->label[up] == f->label[k] ? settled[up] : k;
+    }
 }
 
-static vn_status_t assemble(forest_t *f, vn_draft_t *d, int32_t *root, vn_error_t *err) {
-    int32_t *id = vn_alloc((size_t)f->inner + 1, sizeof *id);
-    if (!id) return vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", f->n);
-    vn_status_t st = VN_OK;
+/* Each node must hold as many leaves as its label says. Children come before parents: later sets first, in a set from the pivot upwards. */
+static void check_labels(const forest_t *f, const int32_t *settled, int32_t *size, vn_violation_t *v) {
+    memset(size, 0, (size_t)f->inner * sizeof *size);
+    for (int32_t leaf = 0; leaf < f->n; ++leaf) size[f->hang[leaf]]++;
+    for (int32_t s = f->splits - 1; s >= 0; --s) {
+        const int32_t end = s + 1 < f->splits ? f->split[s + 1] : f->inner;
+        for (int32_t k = f->split[s]; k < end; ++k) {
+            if (settled[k] == k && f->label[k] != size[k] && v->kind == VN_TREE_OK) {
+                int32_t leaf = 0; /* one that hangs there, if any, to name the place */
+                while (leaf < f->n && settled[f->hang[leaf]] != k) ++leaf;
+                violate(v, VN_TREE_ULTRAMETRIC, leaf < f->n ? leaf : -1, -1, f->label[k], "");
+                snprintf(v->what, sizeof v->what, "%d leaves answer %d to each other or to leaf %d: the set of %d has %d leaves", size[k],
+                         f->label[k], v->i, f->label[k], size[k]);
+            }
+            if (f->up[k] >= 0) size[f->up[k]] += size[k];
+        }
+    }
+}
+
+static vn_status_t assemble(const forest_t *f, const int32_t *settled, int32_t *id, vn_draft_t *d, int32_t *root, vn_error_t *err) {
     *root = 0;
-    for (int32_t k = 0; k < f->inner && st == VN_OK; ++k)
-        if (settle(f, k) == k) st = vn_draft_node(d, &id[k], err);
-    for (int32_t leaf = 0; leaf < f->n && st == VN_OK && f->n > 1; ++leaf) vn_draft_attach(d, id[settle(f, f->hang[leaf])], leaf);
-    for (int32_t k = 0; k < f->inner && st == VN_OK; ++k) {
-        if (settle(f, k) != k) continue;
-        if (f->up[k] < 0) *root = id[k];
-        else vn_draft_attach(d, id[settle(f, f->up[k])], id[k]);
-    }
-    vn_free(id);
-    return st;
-}
-
-/* Each node must hold as many leaves as its label says. Labels grow upwards, so ascending order adds children before their parents. */
-static vn_status_t check_labels(const forest_t *f, vn_violation_t *v, vn_error_t *err) {
-    int32_t *size = vn_alloc((size_t)f->inner + 1, sizeof *size), nodes = 0;
-    if (!size) return vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", f->n);
-    for (int32_t leaf = 0; leaf < f->n; ++leaf) size[settle(f, f->hang[leaf])]++;
     for (int32_t k = 0; k < f->inner; ++k)
-        if (settle(f, k) == k) f->sorted[nodes++] = (edge_t){f->label[k], k, 0};
-    qsort(f->sorted, (size_t)nodes, sizeof *f->sorted, by_length);
-    for (int32_t k = 0; k < nodes && v->kind == VN_TREE_OK; ++k) {
-        const int32_t node = f->sorted[k].a;
-        if (f->label[node] != size[node])
-            violate(v, VN_TREE_ULTRAMETRIC, -1, -1, f->label[node], "not the size of the set that answered it");
-        else if (f->up[node] >= 0) size[settle(f, f->up[node])] += size[node];
+        if (settled[k] == k) VN_TRY(vn_draft_node(d, &id[k], err));
+    for (int32_t leaf = 0; leaf < f->n; ++leaf) vn_draft_attach(d, id[settled[f->hang[leaf]]], leaf);
+    for (int32_t k = 0; k < f->inner; ++k) {
+        if (settled[k] != k) continue;
+        if (f->up[k] < 0) *root = id[k];
+        else vn_draft_attach(d, id[settled[f->up[k]]], id[k]);
     }
-    vn_free(size);
     return VN_OK;
 }
 
-vn_status_t vn_rebuild_pairs(int32_t n, uint64_t seed, int64_t checks, vn_ask_pairs_fn ask, void *context, vn_tree_t **out,
-                             vn_violation_t *v, vn_error_t *err) {
-    forest_t f;
+/* The tree that the answers gave, if they gave one. */
+static vn_status_t grow_tree(forest_t *f, vn_ask_pairs_fn ask, void *context, vn_tree_t **out, vn_violation_t *v, vn_error_t *err) {
     vn_draft_t d;
     int32_t root = 0;
-    *out = NULL;
-    *v = (vn_violation_t){.i = -1, .j = -1, .k = -1};
-    VN_TRY(vn_draft_begin(&d, n, false, n, err));
-    vn_status_t st = forest_new(&f, n, seed, err);
-    if (st != VN_OK) {
-        vn_draft_clear(&d);
-        return st;
+    VN_TRY(rounds(f, ask, context, v, err));
+    if (v->kind != VN_TREE_OK) return VN_OK;
+    int32_t *settled = vn_alloc((size_t)f->inner + 1, sizeof *settled), *scratch = vn_alloc((size_t)f->inner + 1, sizeof *scratch);
+    vn_status_t st = settled && scratch ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", f->n);
+    if (st == VN_OK) {
+        settle(f, settled);
+        check_labels(f, settled, scratch, v);
     }
-    if (n > 1) st = rounds(&f, ask, context, v, err);
-    if (st == VN_OK && v->kind == VN_TREE_OK && n > 1) st = check_labels(&f, v, err);
-    if (st == VN_OK && v->kind == VN_TREE_OK) st = assemble(&f, &d, &root, err);
-    if (st == VN_OK && v->kind == VN_TREE_OK) st = vn_draft_finish(&d, root, false, out, err);
-    vn_draft_clear(&d);
-    for (int64_t done = 0; st == VN_OK && *out && n > 1 && v->kind == VN_TREE_OK && done < checks;) {
-        const int64_t count = checks - done < n ? checks - done : n;
+    if (st == VN_OK && v->kind == VN_TREE_OK) {
+        st = vn_draft_begin(&d, f->n, false, f->inner + 1, err);
+        if (st == VN_OK) st = assemble(f, settled, scratch, &d, &root, err);
+        if (st == VN_OK) st = vn_draft_finish(&d, root, false, out, err);
+        else vn_draft_clear(&d);
+    }
+    vn_free(settled);
+    vn_free(scratch);
+    return st;
+}
+
+/* Random pairs against the finished tree, and the kept questions once more. */
+static vn_status_t check_pairs(forest_t *f, int64_t checks, vn_ask_pairs_fn ask, void *context, const vn_tree_t *t, vn_violation_t *v,
+                               vn_error_t *err) {
+    const int32_t n = f->n;
+    for (int64_t done = 0; n > 1 && v->kind == VN_TREE_OK && done < checks;) {
+        const int64_t count = checks - done < f->room ? checks - done : f->room;
         for (int64_t p = 0; p < count; ++p) {
-            f.i[p] = (int32_t)(vn_rng_u64(&f.rng) % (uint64_t)n);
-            f.j[p] = (int32_t)(vn_rng_u64(&f.rng) % (uint64_t)(n - 1));
-            f.j[p] += f.j[p] >= f.i[p];
+            f->i[p] = (int32_t)vn_rng_below(&f->rng, (uint64_t)n);
+            f->j[p] = (int32_t)vn_rng_below(&f->rng, (uint64_t)(n - 1));
+            f->j[p] += f->j[p] >= f->i[p];
         }
-        st = ask(context, count, f.i, f.j, f.l, err);
-        if (st == VN_OK) st = compare(*out, count, f.i, f.j, f.l, v, err);
+        VN_TRY(ask(context, done ? count : add_kept(f, count), f->i, f->j, f->l, err));
+        VN_TRY(compare(t, count, f->i, f->j, f->l, v, err));
+        if (done == 0) compare_kept(f, count, v);
         done += count;
     }
-    forest_free(&f);
+    return VN_OK;
+}
+
+/* Answers that are no tree's: are they the same when asked again? */
+static vn_status_t ask_again(forest_t *f, vn_ask_pairs_fn ask, void *context, vn_violation_t *v, vn_error_t *err) {
+    VN_TRY(ask(context, add_kept(f, 0), f->i, f->j, f->l, err));
+    compare_kept(f, 0, v);
+    return VN_OK;
+}
+
+static vn_status_t single_leaf(vn_tree_t **out, vn_error_t *err) {
+    vn_draft_t d;
+    VN_TRY(vn_draft_begin(&d, 1, false, 0, err));
+    return vn_draft_finish(&d, 0, false, out, err);
+}
+
+static vn_status_t begin(forest_t *f, int32_t n, uint64_t seed, vn_tree_t **out, vn_violation_t *v, vn_error_t *err) {
+    *out = NULL;
+    *v = (vn_violation_t){.i = -1, .j = -1, .k = -1};
+    if (n < 1 || n > VN_TREE_MAX_LEAVES) return vn_fail(err, VN_ERR_RANGE, "a tree of %d leaves; from 1 to %d", n, VN_TREE_MAX_LEAVES);
+    return forest_new(f, n, seed, err);
+}
+
+static vn_status_t end(forest_t *f, vn_status_t st, vn_tree_t **out, const vn_violation_t *v) {
+    forest_free(f);
     if (st != VN_OK || v->kind != VN_TREE_OK) {
         vn_tree_free(*out);
         *out = NULL;
     }
     return st;
+}
+
+vn_status_t vn_rebuild_pairs(int32_t n, uint64_t seed, int64_t checks, vn_ask_pairs_fn ask, void *context, vn_tree_t **out,
+                             vn_violation_t *v, vn_error_t *err) {
+    forest_t f;
+    VN_TRY(begin(&f, n, seed, out, v, err));
+    vn_status_t st = n > 1 ? grow_tree(&f, ask, context, out, v, err) : single_leaf(out, err);
+    if (st == VN_OK && *out) st = check_pairs(&f, checks, ask, context, *out, v, err);
+    else if (st == VN_OK && f.kept) st = ask_again(&f, ask, context, v, err);
+    return end(&f, st, out, v);
+}
+
+/* ---- from all pairs: the same questions, read from the matrix; then every entry is compared ---- */
+
+typedef struct matrix {
+    int32_t n;
+    const double *l;
+} matrix_t;
+
+static vn_status_t look_up(void *context, int64_t pairs, const int32_t *i, const int32_t *j, double *l, vn_error_t *err) {
+    const matrix_t *m = context;
+    (void)err;
+    for (int64_t p = 0; p < pairs; ++p) {
+        const int32_t low = i[p] < j[p] ? i[p] : j[p], high = i[p] < j[p] ? j[p] : i[p];
+        l[p] = m->l[(size_t)low * (size_t)m->n + (size_t)high];
+    }
+    return VN_OK;
+}
+
+/* Row by row: leaves in depth-first order, where l(i, .) rises to both sides of i. */
+static vn_status_t compare_matrix(const vn_tree_t *t, const double *l, vn_violation_t *v, vn_error_t *err) {
+    const int32_t n = t->n;
+    vn_tour_t r;
+    VN_TRY(vn_tour_of(t, &r, err));
+    double *due = vn_alloc((size_t)n, sizeof *due);
+    vn_status_t st = due ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", n);
+    for (int32_t i = 0; st == VN_OK && i < n && v->kind == VN_TREE_OK; ++i) {
+        const int32_t at = r.position[i];
+        const double *row = l + (size_t)i * (size_t)n;
+        uint32_t most = 1;
+        for (int32_t p = at + 1; p < n; ++p) due[r.leaf[p]] = most = r.between[p - 1] > most ? r.between[p - 1] : most;
+        most = 1;
+        for (int32_t p = at - 1; p >= 0; --p) due[r.leaf[p]] = most = r.between[p] > most ? r.between[p] : most;
+        int32_t wrong = 0;
+        for (int32_t j = i + 1; j < n; ++j) wrong += row[j] != due[j];
+        for (int32_t j = i + 1; wrong && j < n; ++j) {
+            char why[80];
+            if (row[j] == due[j]) continue;
+            wrong = 0;
+            if (!in_range(n, i, j, row[j], v)) break;
+            snprintf(why, sizeof why, "the tree of the other answers says %.0f", due[j]);
+            violate(v, VN_TREE_ULTRAMETRIC, i, j, row[j], why);
+        }
+    }
+    vn_free(due);
+    vn_tour_clear(&r);
+    return st;
+}
+
+vn_status_t vn_rebuild_matrix(int32_t n, const double *l, vn_tree_t **out, vn_violation_t *v, vn_error_t *err) {
+    forest_t f;
+    matrix_t m = {n, l};
+    VN_TRY(begin(&f, n, 1, out, v, err));
+    vn_status_t st = n > 1 ? grow_tree(&f, look_up, &m, out, v, err) : single_leaf(out, err);
+    if (st == VN_OK && *out) st = compare_matrix(*out, l, v, err);
+    return end(&f, st, out, v);
 }

@@ -262,24 +262,18 @@ vn_status_t vn_tree_to_brackets(const vn_tree_t *tree, char **out, vn_error_t *e
  * Put the leaves in depth-first order. Between two neighbours stands the size of their ancestor; the ancestor of any two leaves is the largest
  * of those between them, because ancestors of a leaf are nested. */
 
-typedef struct tour {
-    int32_t *position; /* [leaves] */
-    int32_t *leaf;     /* [leaves] at a position */
-    uint32_t *between; /* [leaves] size of the ancestor of positions p and p + 1 */
-} tour_t;
-
-static void tour_free(tour_t *r) {
+void vn_tour_clear(vn_tour_t *r) {
     vn_free(r->position);
     vn_free(r->leaf);
     vn_free(r->between);
 }
 
-static vn_status_t tour_of(const vn_tree_t *t, tour_t *r, vn_error_t *err) {
+vn_status_t vn_tour_of(const vn_tree_t *t, vn_tour_t *r, vn_error_t *err) {
     const int32_t leaves = vn_tree_leaves(t);
     int32_t *size = NULL, *begin = vn_alloc((size_t)leaves + (size_t)t->nodes, sizeof *begin);
-    *r = (tour_t){.position = vn_alloc((size_t)leaves, sizeof *r->position),
-                  .leaf = vn_alloc((size_t)leaves, sizeof *r->leaf),
-                  .between = vn_alloc((size_t)leaves, sizeof *r->between)};
+    *r = (vn_tour_t){.position = vn_alloc((size_t)leaves, sizeof *r->position),
+                     .leaf = vn_alloc((size_t)leaves, sizeof *r->leaf),
+                     .between = vn_alloc((size_t)leaves, sizeof *r->between)};
     vn_status_t st = begin && r->position && r->leaf && r->between ? vn_tree_sizes(t, &size, err)
                                                                    : vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", t->n);
     for (int32_t k = t->nodes - 1; st == VN_OK && k >= 0; --k) { /* parents first: begin[] of the root is 0 */
@@ -296,15 +290,15 @@ static vn_status_t tour_of(const vn_tree_t *t, tour_t *r, vn_error_t *err) {
     }
     vn_free(begin);
     vn_free(size);
-    if (st != VN_OK) tour_free(r);
+    if (st != VN_OK) vn_tour_clear(r);
     return st;
 }
 
 vn_status_t vn_tree_matrix(const vn_tree_t *t, uint32_t *l, vn_error_t *err) {
     const int32_t leaves = vn_tree_leaves(t);
-    tour_t r;
+    vn_tour_t r;
     if (leaves > 32768) return vn_fail(err, VN_ERR_RANGE, "the matrix of a tree of %d leaves; up to 32768", leaves);
-    VN_TRY(tour_of(t, &r, err));
+    VN_TRY(vn_tour_of(t, &r, err));
     for (int32_t p = 0; p < leaves; ++p) {
         const size_t i = (size_t)r.leaf[p];
         uint32_t most = 1;
@@ -315,44 +309,71 @@ vn_status_t vn_tree_matrix(const vn_tree_t *t, uint32_t *l, vn_error_t *err) {
             l[i * (size_t)leaves + j] = l[j * (size_t)leaves + i] = most;
         }
     }
-    tour_free(&r);
+    vn_tour_clear(&r);
     return VN_OK;
 }
 
-vn_status_t vn_tree_pairs(const vn_tree_t *t, int64_t pairs, const int32_t *i, const int32_t *j, uint32_t *out, vn_error_t *err) {
-    const int32_t leaves = vn_tree_leaves(t);
-    tour_t r;
+enum { STEP = 64 };
+
+/* Largest of between[], by blocks of STEP: most[e * blocks + b] over the blocks b .. b + 2^e - 1. */
+typedef struct maxima {
+    const uint32_t *between;
+    uint32_t *most;
+    int32_t blocks;
+} maxima_t;
+
+static bool maxima_of(const uint32_t *between, int32_t n, maxima_t *m) {
     int levels = 1;
-    VN_TRY(tour_of(t, &r, err));
-    while (1 << levels < leaves) ++levels;
-    uint32_t *most = vn_alloc((size_t)levels * (size_t)leaves, sizeof *most); /* most[e][p]: largest of between[p..p+2^e) */
-    if (!most) {
-        tour_free(&r);
+    *m = (maxima_t){.between = between, .blocks = n / STEP + 1};
+    while (1 << levels <= m->blocks) ++levels;
+    m->most = vn_alloc((size_t)levels * (size_t)m->blocks, sizeof *m->most);
+    if (!m->most) return false;
+    for (int32_t p = 0; p < n; ++p)
+        if (between[p] > m->most[p / STEP]) m->most[p / STEP] = between[p];
+    for (int e = 1; e < levels; ++e) {
+        const uint32_t *below = m->most + (size_t)(e - 1) * (size_t)m->blocks;
+        for (int32_t p = 0; p + (1 << e) <= m->blocks; ++p) {
+            const uint32_t left = below[p], right = below[p + (1 << (e - 1))];
+            m->most[(size_t)e * (size_t)m->blocks + (size_t)p] = left > right ? left : right;
+        }
+    }
+    return true;
+}
+
+/* Over the positions [from, end), not empty. */
+static uint32_t largest(const maxima_t *m, int32_t from, int32_t end) {
+    uint32_t best = 0;
+    const int32_t first = (from + STEP - 1) / STEP, last = end / STEP;
+    if (first >= last) {
+        for (int32_t p = from; p < end; ++p)
+            if (m->between[p] > best) best = m->between[p];
+        return best;
+    }
+    for (int32_t p = from; p < first * STEP; ++p)
+        if (m->between[p] > best) best = m->between[p];
+    for (int32_t p = last * STEP; p < end; ++p)
+        if (m->between[p] > best) best = m->between[p];
+    int e = 0;
+    while (2 << e <= last - first) ++e;
+    const uint32_t *row = m->most + (size_t)e * (size_t)m->blocks, left = row[first], right = row[last - (1 << e)];
+    const uint32_t inner = left > right ? left : right;
+    return inner > best ? inner : best;
+}
+
+vn_status_t vn_tree_pairs(const vn_tree_t *t, int64_t pairs, const int32_t *i, const int32_t *j, uint32_t *out, vn_error_t *err) {
+    vn_tour_t r;
+    maxima_t m;
+    VN_TRY(vn_tour_of(t, &r, err));
+    if (!maxima_of(r.between, vn_tree_leaves(t), &m)) {
+        vn_tour_clear(&r);
         return vn_fail(err, VN_ERR_NOMEM, "no memory for a tree of %d leaves", t->n);
     }
-    memcpy(most, r.between, (size_t)leaves * sizeof *most);
-    for (int e = 1; e < levels; ++e) {
-        const uint32_t *below = most + (size_t)(e - 1) * (size_t)leaves;
-        for (int32_t p = 0; p < leaves; ++p) {
-            const int32_t q = p + (1 << (e - 1));
-            const uint32_t right = q < leaves ? below[q] : 0;
-            most[(size_t)e * (size_t)leaves + (size_t)p] = below[p] > right ? below[p] : right;
-        }
-    }
     for (int64_t p = 0; p < pairs; ++p) {
-        const int32_t a = r.position[i[p]], b = r.position[j[p]], from = a < b ? a : b, count = a < b ? b - a : a - b;
-        if (count == 0) {
-            out[p] = 1;
-            continue;
-        }
-        int e = 0;
-        while (2 << e <= count) ++e;
-        const uint32_t *row = most + (size_t)e * (size_t)leaves;
-        const uint32_t left = row[from], right = row[from + count - (1 << e)];
-        out[p] = left > right ? left : right;
+        const int32_t a = r.position[i[p]], b = r.position[j[p]];
+        out[p] = a == b ? 1 : a < b ? largest(&m, a, b) : largest(&m, b, a);
     }
-    vn_free(most);
-    tour_free(&r);
+    vn_free(m.most);
+    vn_tour_clear(&r);
     return VN_OK;
 }
 
@@ -373,11 +394,21 @@ vn_status_t vn_tree_restrict(const vn_tree_t *t, const uint8_t *keep, vn_tree_t 
     int32_t root = to ? to[0] : -1;
     for (int32_t k = 0; st == VN_OK && k < t->nodes; ++k) {
         int32_t left = 0, id;
-        for (int32_t c = t->first[k]; c < t->first[k + 1]; ++c) left += to[t->child[c]] >= 0;
-        to[leaves + k] = -1;
-        if (left == 0) continue;
+        int32_t part[2] = {-1, -1}; /* the first two that are left */
+        for (int32_t c = t->first[k]; c < t->first[k + 1]; ++c)
+            if (to[t->child[c]] >= 0 && left++ < 2) part[left - 1] = to[t->child[c]];
+        root = to[leaves + k] = part[0];
+        if (left < 2) continue;
+        /* leaves that become a pair only now have no order of their own: the smaller one, or the initial value, goes first */
+        const bool was_pair = t->first[k + 1] - t->first[k] == 2 && t->child[t->first[k]] < leaves && t->child[t->first[k] + 1] < leaves;
+        const bool fresh_pair = left == 2 && !was_pair && part[0] < d.leaves && part[1] < d.leaves;
+        const bool turn = fresh_pair && part[0] != d.n && (part[1] == d.n || part[1] < part[0]);
         st = vn_draft_node(&d, &id, err);
-        for (int32_t c = t->first[k]; st == VN_OK && c < t->first[k + 1]; ++c)
+        if (turn) {
+            vn_draft_attach(&d, id, part[1]);
+            vn_draft_attach(&d, id, part[0]);
+        }
+        for (int32_t c = t->first[k]; st == VN_OK && !turn && c < t->first[k + 1]; ++c)
             if (to[t->child[c]] >= 0) vn_draft_attach(&d, id, to[t->child[c]]);
         root = to[leaves + k] = id;
     }

@@ -61,6 +61,8 @@ static vn_status_t judge_task(vn_pack_t *p, int i, int at, vn_error_t *err) {
     if (st == VN_OK) st = vn_judge(&q, findings, err);
     if (st == VN_OK && (s->o->effort == VN_EFFORT_DEEP || vn_verdict_fails(findings[0].verdict)))
         st = vn_study_probe(s, p->b, t, &findings[0], err);
+    if (st == VN_OK && (s->o->effort == VN_EFFORT_DEEP || findings[0].verdict == VN_SUSPECT))
+        st = vn_study_replay(s, p->b, t, first[0], &findings[0], err);
     for (int k = 0; k < t->node.n_outputs && st == VN_OK; ++k) {
         if (!*t->node.outputs[k]) continue;
         st = vn_row_from(s->record, &findings[k], t->path, &t->node, k, p->b->text, "isolated", t->order, err);

@@ -49,6 +49,7 @@ vn_status_t vn_row_from(vn_record_t *r, const vn_finding_t *f, const char *path,
     row->words = or_null(r, f->words);
     row->rungs = or_null(r, f->rungs);
     row->declared = or_null(r, f->declared);
+    row->schedule = or_null(r, f->schedule);
     row->count = f->count;
     row->unequal = f->unequal;
     row->outside = f->outside;

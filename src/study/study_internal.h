@@ -83,6 +83,9 @@ vn_status_t vn_study_weights(vn_study_t *s, const vn_step_t *step, const char *p
 /* probes.c */
 /** Rung 8 for an isolated operator that was judged: integer ladders through the worker. Adds to rungs and words; may change the verdict. */
 vn_status_t vn_study_probe(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, vn_finding_t *f, vn_error_t *err);
+/* replayed.c */
+/** Rung 9 for an isolated sum that was judged: its schedule is read and applied to these inputs. May change EXPLAINED or SUSPECT to REPLAYED. */
+vn_status_t vn_study_replay(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, const vn_value_t *actual, vn_finding_t *f, vn_error_t *err);
 /* whole.c */
 vn_status_t vn_study_whole(vn_study_t *s, vn_backend_t *b, vn_error_t *err);
 

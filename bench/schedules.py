@@ -1,0 +1,64 @@
+"""The table of docs/schedules.md: every back end here x shapes x schedule x coverage.
+
+    python bench/schedules.py [--build BUILD] [-b SPEC ...]            prints the table
+    python bench/schedules.py --write docs/schedules.md                replaces it there, between the two marks
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PRODUCTS = [(64, 64, 64), (200, 200, 200), (512, 512, 512), (1024, 1024, 1024), (7, 1000, 300), (1, 1024, 512), (33, 129, 65)]
+MORE = [("matmul", "8x1x64x64", ["--batch", 8, "--m", 1, "--k", 64, "--n", 64]), ("gemm", "33x129x65 + C", ["--bias", "--m", 33, "--k", 129, "--n", 65]),
+        ("matmul", "200x200x200, B constant", ["--constant-b", "--m", 200, "--k", 200, "--n", 200]),
+        ("matmul", "64x64x64 f16", ["--dtype", "f16", "--m", 64, "--k", 64, "--n", 64]), ("matmul", "64x64x64 bf16", ["--dtype", "bf16", "--m", 64, "--k", 64, "--n", 64]),
+        ("sum", "64 x 100", ["--m", 64, "--n", 100]), ("sum", "64 x 1000", ["--m", 64, "--n", 1000]), ("sum", "4096 x 256", ["--m", 4096, "--n", 256]),
+        ("mean", "64 x 100", ["--m", 64, "--n", 100]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49])]
+BEGIN, END = "<!-- table: bench/schedules.py -->", "<!-- end of table -->"
+
+
+def reveal(build, spec, kind, options):
+    done = subprocess.run([str(build / "vernier"), "reveal", kind, "-b", spec, "--json", "-", *map(str, options)], capture_output=True, text=True)
+    if not done.stdout:
+        return {"error": done.stderr.strip()}
+    return json.loads(done.stdout)["results"][0]
+
+
+def row(spec, kind, shape, found):
+    if found.get("error"):
+        return f"| {spec} | {kind} | {shape} | not revealed | - | - | {found['error']} |"
+    trees = "; ".join(f"`{c['schedule']}`" + (f" at {c['where']}" if len(found["classes"]) > 1 else "") if c["schedule"] else f"{c['violation']}"
+                      for c in found["classes"][:3])
+    if len(found["classes"]) > 3:
+        trees += f" and {len(found['classes']) - 3} more"
+    coverage = "-" if found["coverage"] is None else f"{found['coverage']:.6f}"
+    return f"| {spec} | {kind} | {shape} | {trees} | {found['arithmetic'] or '-'} | {coverage} | {found['reason'] or found['notes'] or ''} |".replace("||", "\\|\\|")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("-b", action="append", dest="backends")
+    parser.add_argument("--write", type=pathlib.Path)
+    args = parser.parse_args()
+    lines = ["| back end | operator | shape | schedule | arithmetic | coverage | reason or notes |", "|---|---|---|---|---|---|---|"]
+    for spec in args.backends or ["ort", "openvino,precision=f32", "openvino", "mutant"]:
+        for m, k, n in PRODUCTS:
+            lines.append(row(spec, "matmul", f"{m}x{k}x{n}", reveal(args.build, spec, "matmul", ["--m", m, "--k", k, "--n", n])))
+            print(lines[-1], file=sys.stderr)
+        for kind, shape, options in MORE:
+            lines.append(row(spec, kind, shape, reveal(args.build, spec, kind, options)))
+            print(lines[-1], file=sys.stderr)
+    table = "\n".join(lines)
+    if not args.write:
+        print(table)
+        return
+    text = args.write.read_text()
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    args.write.write_text(text[:begin] + "\n" + table + "\n" + text[end:])
+
+
+if __name__ == "__main__":
+    main()

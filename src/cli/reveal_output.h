@@ -1,0 +1,19 @@
+/* reveal_output.h -- how a revealed schedule is shown: text, JSON (vernier-reveal-1), SVG. */
+#ifndef VN_CLI_REVEAL_OUTPUT_H
+#define VN_CLI_REVEAL_OUTPUT_H
+
+#include "vernier/study.h"
+
+/** got NULL: it failed, why holds the reason. */
+void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why);
+void vn_reveal_json_begin(vn_text_t *out);
+void vn_reveal_json_add(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why);
+void vn_reveal_json_end(vn_text_t *out);
+/** One result alone, as an object. */
+void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why);
+/** The card as lines of text. */
+void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card);
+/** Tree of the first class that has one. Errors: IO; UNSUPPORTED: no class has a tree. */
+vn_status_t vn_reveal_svg(const vn_reveal_result_t *got, const char *path, vn_error_t *err);
+
+#endif

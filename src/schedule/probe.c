@@ -1,0 +1,62 @@
+/* probe.c -- questions that name a few terms each, packed into as few calls as their values allow. */
+#include <math.h>
+
+#include "schedule/reveal.h"
+
+void vn_probe_add(vn_probe_t *q, int32_t leaf, double a, double b) {
+    if (q->n == VN_PROBE_TERMS) return;
+    q->leaf[q->n] = leaf;
+    q->a[q->n] = a;
+    q->b[q->n++] = b;
+}
+
+/* Which lines carry the probes: rows if all of them have the same factor in b, columns if in a, else one element of the diagonal each. */
+typedef enum packing { BY_ROW, BY_COLUMN, BY_DIAGONAL } packing_t;
+
+static bool same_bits(double x, double y) { return x == y && !signbit(x) == !signbit(y); }
+
+static packing_t packing_of(const vn_gemm_t *p, const vn_cell_t *cell, int64_t count, const vn_probe_t *probe) {
+    bool a = true, b = true, start = true;
+    for (int64_t k = 0; k < count; ++k) {
+        for (int t = 0; t < probe[k].n; ++t) {
+            a &= same_bits(probe[k].a[t], probe[0].a[0]);
+            b &= same_bits(probe[k].b[t], probe[0].b[0]);
+        }
+        start &= same_bits(probe[k].start, probe[0].start);
+    }
+    b &= !p->c || start || p->r->op->addend_rows > 1; /* one row of addends serves all rows */
+    if (a && (!b || cell->columns >= cell->rows)) return BY_COLUMN;
+    return b ? BY_ROW : BY_DIAGONAL;
+}
+
+static void place(vn_gemm_t *p, packing_t how, int32_t row, int32_t column, const vn_probe_t *q) {
+    for (int t = 0; t < q->n; ++t) {
+        if (how != BY_COLUMN) vn_gemm_put_a(p, (int64_t)row * p->k + q->leaf[t], q->a[t]);
+        if (how != BY_ROW) vn_gemm_put_b(p, (int64_t)q->leaf[t] * p->n + column, q->b[t]);
+    }
+    if (!p->c) return;
+    if (p->r->op->addend_rows > 1) p->c[(int64_t)row * p->n + column] = (float)q->start;
+    else
+        for (int32_t r = 0; r < p->m; ++r) p->c[(int64_t)r * p->n + column] = (float)q->start;
+}
+
+vn_status_t vn_gemm_probe(vn_gemm_t *p, const vn_cell_t *cell, int64_t count, const vn_probe_t *probe, double *out, vn_error_t *err) {
+    if (count == 0) return VN_OK;
+    const packing_t how = packing_of(p, cell, count, probe);
+    const int32_t least = cell->rows < cell->columns ? cell->rows : cell->columns;
+    const int32_t lines = how == BY_ROW ? cell->rows : how == BY_COLUMN ? cell->columns : least;
+    for (int64_t from = 0; from < count; from += lines) {
+        const int32_t some = (int32_t)(count - from < lines ? count - from : lines);
+        vn_gemm_fill(p, 0, 0);
+        if (how == BY_ROW)
+            for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, probe[0].b[0]);
+        if (how == BY_COLUMN)
+            for (int64_t e = 0; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, probe[0].a[0]);
+        for (int32_t x = 0; x < some; ++x)
+            place(p, how, cell->row[how == BY_COLUMN ? 0 : x], cell->column[how == BY_ROW ? 0 : x], &probe[from + x]);
+        VN_TRY(vn_gemm_run(p, err));
+        for (int32_t x = 0; x < some; ++x)
+            out[from + x] = p->out[(int64_t)cell->row[how == BY_COLUMN ? 0 : x] * p->n + cell->column[how == BY_ROW ? 0 : x]];
+    }
+    return VN_OK;
+}

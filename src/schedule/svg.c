@@ -1,0 +1,169 @@
+/* svg.c -- a picture of a tree: at most 64 boxes; a box is a leaf or a subtree that is told by its text. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "schedule/draft.h"
+
+enum { BOXES = 64, BOX_WIDTH = 22, ROW = 34, LABEL = 60 };
+
+typedef struct drawing {
+    const vn_tree_t *t;
+    const int32_t *size;
+    bool *open;     /* [nodes] drawn with its children */
+    double *x;      /* [leaves + nodes] middle of what is drawn */
+    int32_t *level; /* [nodes] */
+    double width;
+    int32_t depth;
+    vn_text_t out;
+} drawing_t;
+
+/* Opens the largest nodes as long as there are not too many boxes. */
+static void open_nodes(drawing_t *d) {
+    const int32_t leaves = vn_tree_leaves(d->t);
+    int32_t boxes = 1;
+    if (d->t->nodes == 0) return;
+    while (boxes < BOXES) {
+        int32_t pick = -1;
+        for (int32_t k = d->t->nodes - 1; k >= 0; --k) { /* a node may be opened once its parent is */
+            const bool root = k == d->t->nodes - 1;
+            if (d->open[k] || (!root && d->level[k] < 0)) continue;
+            if (boxes + d->t->first[k + 1] - d->t->first[k] - 1 > BOXES) continue; /* too wide: stays a box */
+            if (pick < 0 || d->size[leaves + k] > d->size[leaves + pick]) pick = k;
+        }
+        if (pick < 0) return;
+        const int32_t n = d->t->first[pick + 1] - d->t->first[pick];
+        d->open[pick] = true;
+        if (d->level[pick] < 0) d->level[pick] = 0;
+        if (d->level[pick] + 1 > d->depth) d->depth = d->level[pick] + 1;
+        boxes += n - 1;
+        for (int32_t c = d->t->first[pick]; c < d->t->first[pick + 1]; ++c)
+            if (d->t->child[c] >= leaves) d->level[d->t->child[c] - leaves] = d->level[pick] + 1;
+    }
+}
+
+/* Text of a closed subtree: its leaves renumbered from 0. */
+static vn_status_t subtree_text(const drawing_t *d, int32_t k, char *label, size_t size, vn_error_t *err) {
+    const int32_t leaves = vn_tree_leaves(d->t);
+    uint8_t *keep = vn_alloc((size_t)leaves, 1);
+    int32_t *stack = vn_alloc((size_t)leaves + (size_t)d->t->nodes, sizeof *stack), depth = 0, first = INT32_MAX, last = -1;
+    vn_tree_t *part = NULL;
+    char *text = NULL;
+    vn_status_t st = keep && stack ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a picture");
+    if (st == VN_OK) stack[depth++] = leaves + k;
+    while (depth > 0) {
+        const int32_t id = stack[--depth];
+        if (id >= leaves) {
+            for (int32_t c = d->t->first[id - leaves]; c < d->t->first[id - leaves + 1]; ++c) stack[depth++] = d->t->child[c];
+            continue;
+        }
+        keep[id] = 1;
+        if (id < d->t->n && id < first) first = id;
+        if (id < d->t->n && id > last) last = id;
+    }
+    if (st == VN_OK) st = vn_tree_restrict(d->t, keep, &part, err);
+    if (st == VN_OK) st = vn_schedule_compress(part, &text, err);
+    if (st == VN_OK) snprintf(label, size, "%d..%d  %s", first, last, text);
+    vn_free(text);
+    vn_tree_free(part);
+    vn_free(stack);
+    vn_free(keep);
+    return st;
+}
+
+static void escape(vn_text_t *out, const char *s) {
+    for (; *s; ++s) {
+        if (*s == '<') vn_text_add(out, "&lt;");
+        else if (*s == '>') vn_text_add(out, "&gt;");
+        else if (*s == '&') vn_text_add(out, "&amp;");
+        else vn_text_addn(out, s, 1);
+    }
+}
+
+static vn_status_t box(drawing_t *d, int32_t id, double y, vn_error_t *err) {
+    const int32_t leaves = vn_tree_leaves(d->t);
+    char label[LABEL + 40] = "";
+    if (id >= leaves) VN_TRY(subtree_text(d, id - leaves, label, sizeof label, err));
+    else if (id == d->t->n) snprintf(label, sizeof label, "c");
+    else snprintf(label, sizeof label, "%s%d", d->t->rounded && d->t->rounded[id] ? "P" : "", id);
+    if (strlen(label) > LABEL) memcpy(label + LABEL - 3, "...", 4);
+    vn_text_printf(&d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><text x=\"%.1f\" y=\"%.1f\" transform=\"rotate(60 %.1f %.1f)\">",
+                   d->x[id], y, d->x[id] + 2, y + 12, d->x[id] + 2, y + 12);
+    escape(&d->out, label);
+    vn_text_add(&d->out, "</text>\n");
+    return VN_OK;
+}
+
+/* Places the open part of the tree, left to right, and draws it: children first. */
+static vn_status_t draw(drawing_t *d, vn_error_t *err) {
+    const int32_t leaves = vn_tree_leaves(d->t), root = d->t->nodes ? leaves + d->t->nodes - 1 : 0;
+    int32_t *stack = vn_alloc(4 * BOXES + (size_t)vn_tree_widest(d->t) + 8, sizeof *stack), depth = 0;
+    double at = BOX_WIDTH;
+    vn_status_t st = stack ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a picture");
+    if (st == VN_OK) stack[depth++] = root;
+    while (st == VN_OK && depth > 0) {
+        const int32_t top = stack[depth - 1], id = top < 0 ? ~top : top, k = id - leaves;
+        if (id < leaves || !d->open[k]) {
+            --depth;
+            d->x[id] = at;
+            at += BOX_WIDTH;
+        } else if (top >= 0) {
+            stack[depth - 1] = ~id;
+            for (int32_t c = d->t->first[k + 1] - 1; c >= d->t->first[k]; --c) stack[depth++] = d->t->child[c];
+        } else {
+            --depth;
+            const double y = ROW * (d->level[k] + 1);
+            d->x[id] = (d->x[d->t->child[d->t->first[k]]] + d->x[d->t->child[d->t->first[k + 1] - 1]]) / 2;
+            for (int32_t c = d->t->first[k]; st == VN_OK && c < d->t->first[k + 1]; ++c) {
+                const int32_t child = d->t->child[c];
+                const bool closed = child < leaves || !d->open[child - leaves];
+                vn_text_printf(&d->out, "<path d=\"M%.1f %.1fL%.1f %.1f\"/>\n", d->x[id], y, d->x[child], y + ROW);
+                if (closed) st = box(d, child, y + ROW, err);
+            }
+        }
+    }
+    if (st == VN_OK && (d->t->nodes == 0 || !d->open[d->t->nodes - 1])) st = box(d, root, ROW, err);
+    d->width = at + 260;
+    vn_free(stack);
+    return st;
+}
+
+vn_status_t vn_tree_svg(const vn_tree_t *t, char **svg, vn_error_t *err) {
+    const int32_t leaves = vn_tree_leaves(t);
+    int32_t *size = NULL;
+    drawing_t d = {.t = t};
+    vn_text_t whole = {0};
+    char *text = NULL;
+    *svg = NULL;
+    vn_status_t st = vn_tree_sizes(t, &size, err);
+    d.size = size;
+    d.open = vn_alloc((size_t)t->nodes + 1, sizeof *d.open);
+    d.level = vn_alloc((size_t)t->nodes + 1, sizeof *d.level);
+    d.x = vn_alloc((size_t)leaves + (size_t)t->nodes, sizeof *d.x);
+    if (st == VN_OK && !(d.open && d.level && d.x)) st = vn_fail(err, VN_ERR_NOMEM, "no memory for a picture");
+    for (int32_t k = 0; st == VN_OK && k < t->nodes; ++k) d.level[k] = -1;
+    if (st == VN_OK) open_nodes(&d);
+    if (st == VN_OK) st = draw(&d, err);
+    if (st == VN_OK) st = vn_schedule_compress(t, &text, err);
+    if (st == VN_OK) {
+        const double height = ROW * (d.depth + 2) + 220;
+        vn_text_printf(
+            &whole,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
+            "font-size=\"10\" fill=\"#222\" stroke=\"none\">\n<title>",
+            d.width, height, d.width, height);
+        escape(&whole, text);
+        vn_text_add(&whole, "</title>\n<g stroke=\"#888\" fill=\"#222\" stroke-width=\"1\">\n<style>text{stroke:none}</style>\n");
+        if (d.out.data) vn_text_add(&whole, d.out.data);
+        vn_text_add(&whole, "</g>\n</svg>\n");
+        if (whole.failed || d.out.failed || !(*svg = vn_strdup(whole.data))) st = vn_fail(err, VN_ERR_NOMEM, "no memory for a picture");
+    }
+    vn_text_free(&whole);
+    vn_text_free(&d.out);
+    vn_free(text);
+    vn_free(size);
+    vn_free(d.open);
+    vn_free(d.level);
+    vn_free(d.x);
+    return st;
+}

@@ -1,0 +1,104 @@
+"""`vernier reveal`: schedules of a back end whose order is chosen, of the real ones, of nodes in models; rung 9 of `check`."""
+import json
+import pathlib
+import sys
+
+import jsonschema
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import models  # noqa: E402
+from support.command import ROOT, report, run  # noqa: E402
+
+
+def reveal(*args, exits=(0,), timeout=300):
+    done = run("reveal", *args, "--json", "-", timeout=timeout)
+    assert done.returncode in exits, f"exit {done.returncode}: {done.stdout[-400:]} {done.stderr}"
+    parsed = json.loads(done.stdout)
+    jsonschema.validate(parsed, json.loads((ROOT / "docs" / "reveal.schema.json").read_text()))
+    return parsed["results"]
+
+
+@pytest.mark.parametrize("association,schedule,arithmetic", [
+    ("sequential", "300||S", "mul+add"), ("reversed", "300||R", "mul+add"), ("pairwise", "300||A", "mul+add"),
+    ("lanes8", "300|0+38*8+8*1|A<@1{S}", "mul+add"), ("lanes16", "300|0+19*16+16*1|A<@1{S}", "mul+add"),
+    ("blocks128", "300||S<128{S}", "mul+add"), ("fma", "300||S", "fma")])
+def test_a_chosen_order_comes_back(association, schedule, arithmetic):
+    [found] = reveal("matmul", "-b", f"mutant,association={association}", "--m", 20, "--k", 300, "--n", 20)
+    assert found["schedule"] == schedule and found["arithmetic"].split()[0] == arithmetic
+    assert found["coverage"] == 1 and found["elements"] == 3 * 400 and len(found["schedule_sha256"]) == 64
+
+
+def test_equal_schedules_have_equal_identities_and_others_do_not():
+    shape = ["--m", 9, "--k", 40, "--n", 11]
+    chain, again, lanes, fused = reveal("matmul", *[w for a in ("sequential", "sequential", "lanes8", "fma") for w in ("-b", f"mutant,association={a}")],
+                                        *shape)
+    assert chain["schedule_sha256"] == again["schedule_sha256"]
+    assert len({chain["schedule_sha256"], lanes["schedule_sha256"], fused["schedule_sha256"]}) == 3
+
+
+@pytest.mark.parametrize("backend", ["ort", "openvino,precision=f32"])
+@pytest.mark.parametrize("m,k,n", [(64, 64, 64), (33, 129, 65), (1, 256, 48), (7, 200, 30)])
+def test_real_back_ends_replay_to_the_bit(backend, m, k, n):
+    [found] = reveal("matmul", "-b", backend, "--m", m, "--k", k, "--n", n, exits=(0, 3))
+    assert found["coverage"] == 1 or found["reason"], found
+    assert all(c["schedule"] or c["violation"] for c in found["classes"])
+
+
+def test_blocks_of_onnx_runtime():
+    """MLAS sums K in blocks of 128 in all its kernels for matrices."""
+    [found] = reveal("matmul", "-b", "ort", "--m", 200, "--k", 200, "--n", 200)
+    assert found["schedule"] == "200||S<128{S}" and found["coverage"] == 1
+    text = run("reveal", "matmul", "-b", "ort", "--m", 200, "--k", 200, "--n", 200).stdout
+    assert "chain(128) >> chain(72)" in text and "120000 of 120000 elements" in text
+
+
+def test_operands_are_measured():
+    [found] = reveal("matmul", "-b", "mutant,operands=tf32-rz", "--m", 8, "--k", 60, "--n", 9, "--card", exits=(0, 3))
+    assert "operands=tf32-rz" in found["arithmetic"]
+    assert {"P1": "rounded to tf32, toward zero"}.items() <= {c["id"]: c["finding"] for c in found["card"]}.items()
+
+
+def test_an_addend_has_its_place():
+    [found] = reveal("gemm", "-b", "mutant", "--bias", "--m", 6, "--k", 33, "--n", 7)
+    assert found["schedule"].startswith("33+c|") and found["coverage"] == 1
+
+
+def test_integers_have_no_order():
+    [found] = reveal("matmul", "-b", "mutant", "--dtype", "u8", "--m", 3, "--k", 5, "--n", 4)
+    assert found["classes"][0]["violation"] == "order-free" and found["coverage"] in (None, 1)
+
+
+def test_a_node_of_a_model(tmp_path):
+    model = models.save(tmp_path / "m.onnx", [models.node("Relu", "x", "r", "first"), models.node("MatMul", "r w", "y", "dense")],
+                        [models.info("x", shape=[5, 40])], [models.info("y")], {"w": models.numbers(4, 40, 6)})
+    [found] = reveal(model, "--node", "dense", "-b", "mutant,association=lanes8")
+    assert found["schedule"].endswith("A<5{S}") and found["coverage"] == 1 and found["node"] == "dense" and found["loads"] > 1
+    done = run("reveal", model, "--node", "first", "-b", "mutant")
+    assert done.returncode == 3 and "Relu" in done.stdout
+    done = run("reveal", model, "--node", "nobody", "-b", "mutant")
+    assert done.returncode == 2 and "nobody" in done.stderr
+
+
+def test_rung_nine_of_check(tmp_path):
+    model = models.save(tmp_path / "m.onnx", [models.node("MatMul", "x w", "y", "dense")], [models.info("x", shape=[5, 40])], [models.info("y")],
+                        {"w": models.numbers(4, 40, 6)})
+    code, parsed = report("check", model, "-b", "mutant,association=lanes8", "--effort", "deep", "--no-in-situ", "--no-graph")
+    [row] = parsed["results"]
+    assert code == 0 and row["verdict"] == "replayed" and "A<5{S}" in row["evidence"]["schedule"]
+    code, parsed = report("check", model, "-b", "mutant,operands=bf16", "--effort", "deep", "--no-in-situ", "--no-graph")
+    [row] = parsed["results"]
+    assert code == 1 and row["verdict"] == "contract-mismatch" and "operands=bf16" in row["evidence"]["schedule"]
+
+
+@pytest.mark.parametrize("args,words", [
+    (["matmul"], "-b"), (["matmul", "-b", "mutant"], "m is 0"), (["nothing", "-b", "mutant"], "no operator"),
+    (["matmul", "-b", "mutant", "--m", "2", "--k", "2", "--n", "2", "--dtype", "q7"], "q7"),
+    (["conv", "-b", "mutant", "--kernel", "3y3"], "3y3"), (["matmul", "-b", "nobody", "--m", "2", "--k", "2", "--n", "2"], "nobody"),
+    (["sum", "-b", "mutant", "--m", "4", "--n", "99999999999"], "n (terms"), (["missing.onnx", "--node", "a", "-b", "mutant"], "missing.onnx"),
+    (["missing.onnx", "-b", "mutant"], "--node"), (["gemm", "-b", "mutant", "--m", "2", "--k", "2", "--n", "2", "--batch", "3"], "addend")])
+def test_bad_requests_get_one_line(args, words):
+    done = run("reveal", *args)
+    assert done.returncode in (2, 3) and words in done.stderr + done.stdout
+    assert len((done.stderr or done.stdout).strip().splitlines()) == 1
