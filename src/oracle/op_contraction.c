@@ -210,7 +210,7 @@ static const vn_op_t rows[] = {
     {"", "Gemm", 7, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-2", eval_gemm, infer_gemm, 0},
     {"", "MatMulInteger", 10, 0, VN_CLASS_EXACT, 0, "CONTRACT-10", vn_eval_matmul_integer, vn_infer_matmul_integer, 0},
     {"", "QLinearMatMul", 10, 0, VN_CLASS_QUANTISE, 0, "CONTRACT-11", vn_eval_qlinear_matmul, vn_infer_qlinear_matmul, 0},
-    {"", "Einsum", 12, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES, "CONTRACT-14", vn_eval_einsum, vn_infer_einsum, 0},
+    {"", "Einsum", 12, 0, VN_CLASS_CONTRACTION, VN_OP_PROPAGATES | VN_OP_REFINES, "CONTRACT-14", vn_eval_einsum, vn_infer_einsum, 0},
     {"com.microsoft", "FusedMatMul", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-2", eval_matmul, infer_matmul, 0},
     {"com.microsoft", "TransposeMatMul", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-2", eval_matmul, infer_matmul, 0},
     {"com.microsoft", "FusedGemm", 1, 0, VN_CLASS_CONTRACTION, PR, "CONTRACT-9", eval_fused_gemm, infer_gemm, 0},

@@ -272,6 +272,53 @@ VN_TEST(escalate, products) {
     tw_free(exact, ROWS * M);
 }
 
+/* Einsum of one to three operands whose terms nearly cancel; a label that is summed in one operand only. */
+VN_TEST(escalate, einsum) {
+    enum { I = 4, K = 40, J = 3 };
+    static const struct {
+        const char *equation;
+        int operands;
+    } cases[] = {{"ik->i", 1}, {"ik,kj->ij", 2}, {"ik,kj->ji", 2}, {"ik,kj,k->ij", 3}};
+    vn_rng_t rng = vn_test_rng(t);
+    mpfr_t *exact = tw_new(I * J), *term = tw_new(1);
+    int64_t escalated = 0;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; ++c)
+        for (int type = 0; type < 3; ++type) {
+            double a[I * K], b[K * J], v[K];
+            one_node_t n = node("Einsum", 12, cases[c].operands);
+            n.attrs[0] = (one_attr_t){.name = "equation", .kind = ONE_TEXT, .text = cases[c].equation};
+            twin_fill(&rng, TWIN_WIDE, vn_format_of(narrow[type]), a, I * K);
+            for (int k = 0; k < K; ++k) {
+                for (int i = 0; i < I && k % 2; ++i) a[i * K + k] = cases[c].operands == 1 ? -a[i * K + k - 1] : a[i * K + k - 1];
+                for (int j = 0; j < J; ++j)
+                    b[k * J + j] = vn_round_to(vn_format_of(narrow[type]), k % 2 ? -b[(k - 1) * J + j] : vn_rng_normal(&rng), VN_RNE, true);
+                v[k] = k % 2 ? v[k - 1] : ldexp(1, -(int)vn_rng_below(&rng, 9));
+            }
+            n.in[0] = twin_tensor(t, narrow[type], TWIN_DIMS(I, K), a);
+            if (cases[c].operands > 1) n.in[1] = twin_tensor(t, narrow[type], TWIN_DIMS(K, J), b);
+            if (cases[c].operands > 2) n.in[2] = twin_tensor(t, narrow[type], TWIN_DIMS(K), v);
+            one_run(t, &n);
+            const int columns = cases[c].operands > 1 ? J : 1;
+            for (int i = 0; i < I; ++i)
+                for (int j = 0; j < columns; ++j) {
+                    mpfr_t *to = &exact[strcmp(cases[c].equation, "ik,kj->ji") != 0 ? i * columns + j : j * I + i];
+                    mpfr_set_zero(*to, 1);
+                    for (int k = 0; k < K; ++k) {
+                        mpfr_set_d(term[0], a[i * K + k], MPFR_RNDN);
+                        if (cases[c].operands > 1) mpfr_mul_d(term[0], term[0], b[k * J + j], MPFR_RNDN);
+                        if (cases[c].operands > 2) mpfr_mul_d(term[0], term[0], v[k], MPFR_RNDN);
+                        mpfr_add(*to, *to, term[0], MPFR_RNDN);
+                    }
+                }
+            check_rounded(t, cases[c].equation, &n.out[0], (const mpfr_t *)exact);
+            escalated += n.out[0].escalated;
+            one_free(&n);
+        }
+    VN_ASSERT(t, escalated > 10);
+    tw_free(exact, I * J);
+    tw_free(term, 1);
+}
+
 /* Rows through softmax and the norms; differences that f64 cannot hold; equal rows. */
 VN_TEST(escalate, rows) {
     vn_rng_t rng = vn_test_rng(t);
@@ -336,5 +383,5 @@ VN_TEST(escalate, what_stays_open_is_counted) {
 
 VN_TEST_MAIN(VN_CASE(escalate, one_rounding_of_a_pair), VN_CASE(escalate, hard_cases_of_f32), VN_CASE(escalate, second_terms_of_f64),
              VN_CASE(escalate, halves_of_subnormals), VN_CASE(escalate, exact_powers), VN_CASE(escalate, ties_of_sums),
-             VN_CASE(escalate, ties_of_prefixes_windows_and_means), VN_CASE(escalate, products), VN_CASE(escalate, rows),
-             VN_CASE(escalate, what_stays_open_is_counted))
+             VN_CASE(escalate, ties_of_prefixes_windows_and_means), VN_CASE(escalate, products), VN_CASE(escalate, einsum),
+             VN_CASE(escalate, rows), VN_CASE(escalate, what_stays_open_is_counted))
