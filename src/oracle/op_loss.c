@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/escalate.h"
 #include "oracle/softmax.h"
 
 enum { NONE, SUM, MEAN };
@@ -46,6 +47,76 @@ typedef struct sums {
     double loss, loss_lo, size, err, var, weight, own;
     int64_t n;
 } sums_t;
+
+/* ---- single elements again, in 113 bits (claim PREC-3) ---- */
+
+enum { MOST_AGAIN = 1 << 20 }; /* scores that a request may read through exponentials; more stay undecided */
+
+typedef struct again {
+    const vn_tensor_t *labels;
+    const double *x, *w; /* w NULL: all 1 */
+    bool softmax, ignores;
+    int64_t ignored, classes, inner;
+    double *row; /* [classes] */
+} again_t;
+
+/* Adds -w log p of sample i to s, its weight to `weight`. False: a score is not finite. */
+static bool add_sample(const again_t *j, int64_t i, vn_quad_sum_t *s, vn_quad_sum_t *weight) {
+    const int64_t c = vn_tensor_get_i64(j->labels, i);
+    if (j->ignores && c == j->ignored) return true;
+    const double w = j->w ? j->w[c] : 1, *x = j->x + i / j->inner * j->classes * j->inner + i % j->inner;
+    vn_quad_add(weight, w);
+    if (!j->softmax) {
+        vn_quad_add_product(s, -x[c * j->inner], w);
+        return isfinite(x[c * j->inner]);
+    }
+    for (int64_t k = 0; k < j->classes; ++k) j->row[k] = x[k * j->inner];
+    const vn_quad_expsum_t e = vn_quad_expsum(j->row, j->classes);
+    if (!isfinite(e.max)) return false;
+    vn_quad_add_product(s, e.log, w);
+    vn_quad_add_product(s, e.max, w);
+    vn_quad_add_product(s, -x[c * j->inner], w);
+    s->lost += e.log_own * fabs(w);
+    return true;
+}
+
+static vn_status_t refine(vn_eval_t *e, int how) {
+    const vn_tensor_t *t = e->in[0].t, *labels = e->in[1].t;
+    const vn_attr_t *ignore = vn_node_attr(e->node, "ignore_index");
+    const int64_t classes = t->dims[1], inner = t->dims[0] && classes ? t->count / t->dims[0] / classes : 0;
+    again_t j = {.labels = labels,
+                 .x = vn_arg_f64(e, 0),
+                 .w = vn_has(e, 2) ? vn_arg_f64(e, 2) : NULL,
+                 .softmax = softmax_loss(e),
+                 .classes = classes,
+                 .inner = inner};
+    if (ignore) {
+        j.ignores = true;
+        j.ignored = ignore->i;
+    }
+    if (!j.x || (vn_has(e, 2) && !j.w)) return VN_ERR_NOMEM;
+    const int64_t samples = how == NONE ? e->refine->n : labels->count;
+    if (e->refine->k != 0 || inner == 0 || (j.softmax && samples > MOST_AGAIN / (classes ? classes : 1))) return VN_OK;
+    if (!(j.row = vn_alloc((size_t)classes + 1, sizeof *j.row))) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for a row of scores");
+    for (int64_t at = 0; at < e->refine->n; ++at) {
+        vn_quad_sum_t sum = {0}, weight = {0};
+        bool known = true;
+        const int64_t first = how == NONE ? e->refine->at[at] : 0, last = how == NONE ? first + 1 : labels->count;
+        for (int64_t i = first; i < last && known; ++i) known = add_sample(&j, i, &sum, &weight);
+        if (!known) continue;
+        vn_exact_t loss = vn_exact_sum(&sum);
+        if (how == MEAN) {
+            if (!(weight.hi != 0)) continue;
+            /* the sum of the weights as one number; what that leaves is relative to it */
+            const vn_quad_t left = vn_qabs(weight.lo) + weight.lost, total = weight.hi;
+            loss = vn_exact_quotient(loss, total);
+            if (left > 0) loss.own += vn_qabs(loss.value) * (2 * left / vn_qabs(total));
+        }
+        e->refine->out[at] = loss;
+    }
+    vn_free(j.row);
+    return VN_OK;
+}
 
 /* x: log-probabilities with errors ex, variances vx and own errors ox (NULL: exact). */
 static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const double *vx, const double *ox) {
@@ -107,8 +178,18 @@ static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const
     return VN_OK;
 }
 
+/* Output types and shapes, which a request wants noted, then the elements. */
+static vn_status_t ask_again(vn_eval_t *e) {
+    const vn_tensor_t *t = e->in[0].t, *labels = e->in[1].t;
+    const int how = reduction_of(e);
+    VN_TRY(vn_out_float(e, 0, t->dtype, how == NONE ? labels->rank : 0, labels->dims));
+    if (softmax_loss(e) && e->n_out > 1 && *e->node->outputs[1]) VN_TRY(vn_out_float(e, 1, t->dtype, t->rank, t->dims));
+    return refine(e, how);
+}
+
 vn_status_t vn_eval_nll_loss(vn_eval_t *e) {
     VN_TRY(check(e));
+    if (e->refine) return ask_again(e);
     const double *x = vn_arg_f64(e, 0);
     if (!x) return VN_ERR_NOMEM;
     return reduce(e, x, vn_arg_err(e, 0), e->in[0].var, NULL);
@@ -116,6 +197,7 @@ vn_status_t vn_eval_nll_loss(vn_eval_t *e) {
 
 vn_status_t vn_eval_softmax_loss(vn_eval_t *e) {
     VN_TRY(check(e));
+    if (e->refine) return ask_again(e);
     const vn_tensor_t *t = e->in[0].t;
     const double *x = vn_arg_f64(e, 0);
     if (!x) return VN_ERR_NOMEM;

@@ -319,6 +319,60 @@ VN_TEST(escalate, einsum) {
     tw_free(term, 1);
 }
 
+/* Losses: one label's score, weighted, added, divided by the weights; scores of one sample differ by less than f64 sees of their logarithm. */
+VN_TEST(escalate, losses) {
+    enum { SAMPLES = 24, CLASSES = 5 };
+    static const vn_dtype_t types[] = {VN_F64, VN_F32, VN_F16};
+    static const char *const reductions[] = {"none", "sum", "mean"};
+    vn_rng_t rng = vn_test_rng(t);
+    mpfr_t *exact = tw_new(SAMPLES), *part = tw_new(3);
+    int64_t escalated = 0;
+    for (int soft = 0; soft < 2; ++soft)
+        for (int how = 0; how < 3; ++how)
+            for (int type = 0; type < 3; ++type)
+                for (int weighted = 0; weighted < 2; ++weighted) {
+                    double x[SAMPLES * CLASSES], w[CLASSES], labels[SAMPLES];
+                    const vn_format_t f = vn_format_of(types[type]);
+                    one_node_t n = node(soft ? "SoftmaxCrossEntropyLoss" : "NegativeLogLikelihoodLoss", 13, weighted ? 3 : 2);
+                    n.attrs[0] = (one_attr_t){.name = "reduction", .kind = ONE_TEXT, .text = reductions[how]};
+                    for (int i = 0; i < SAMPLES; ++i) {
+                        labels[i] = (double)vn_rng_below(&rng, CLASSES);
+                        for (int k = 0; k < CLASSES; ++k)
+                            x[i * CLASSES + k] =
+                                vn_round_to(f, i % 2 ? ldexp(1, -(int)vn_rng_below(&rng, 12)) : vn_rng_normal(&rng), VN_RNE, true);
+                    }
+                    for (int k = 0; k < CLASSES; ++k) w[k] = vn_round_to(f, k % 2 ? 0.5 : vn_rng_uniform(&rng) + 0.25, VN_RNE, true);
+                    n.in[0] = twin_tensor(t, types[type], TWIN_DIMS(SAMPLES, CLASSES), x);
+                    n.in[1] = twin_tensor(t, VN_I64, TWIN_DIMS(SAMPLES), labels);
+                    if (weighted) n.in[2] = twin_tensor(t, types[type], TWIN_DIMS(CLASSES), w);
+                    one_run(t, &n);
+                    mpfr_set_zero(exact[0], 1);
+                    mpfr_set_zero(part[2], 1); /* the weights */
+                    for (int i = 0; i < SAMPLES; ++i) {
+                        const double *row = x + i * CLASSES, weight = weighted ? w[(int)labels[i]] : 1;
+                        mpfr_set_zero(part[0], 1);
+                        for (int k = 0; k < CLASSES && soft; ++k) {
+                            mpfr_set_d(part[1], row[k], MPFR_RNDN);
+                            mpfr_exp(part[1], part[1], MPFR_RNDN);
+                            mpfr_add(part[0], part[0], part[1], MPFR_RNDN);
+                        }
+                        if (soft) mpfr_log(part[0], part[0], MPFR_RNDN);
+                        mpfr_sub_d(part[0], part[0], row[(int)labels[i]], MPFR_RNDN);
+                        mpfr_mul_d(part[0], part[0], weight, MPFR_RNDN);
+                        mpfr_add_d(part[2], part[2], weight, MPFR_RNDN);
+                        if (how == 0) mpfr_set(exact[i], part[0], MPFR_RNDN);
+                        else mpfr_add(exact[0], exact[0], part[0], MPFR_RNDN);
+                    }
+                    if (how == 2) mpfr_div(exact[0], exact[0], part[2], MPFR_RNDN);
+                    check_rounded(t, n.op, &n.out[0], (const mpfr_t *)exact);
+                    escalated += n.out[0].escalated;
+                    one_free(&n);
+                }
+    VN_ASSERT(t, escalated > 20);
+    tw_free(exact, SAMPLES);
+    tw_free(part, 3);
+}
+
 /* Rows through softmax and the norms; differences that f64 cannot hold; equal rows. */
 VN_TEST(escalate, rows) {
     vn_rng_t rng = vn_test_rng(t);
@@ -384,4 +438,4 @@ VN_TEST(escalate, what_stays_open_is_counted) {
 VN_TEST_MAIN(VN_CASE(escalate, one_rounding_of_a_pair), VN_CASE(escalate, hard_cases_of_f32), VN_CASE(escalate, second_terms_of_f64),
              VN_CASE(escalate, halves_of_subnormals), VN_CASE(escalate, exact_powers), VN_CASE(escalate, ties_of_sums),
              VN_CASE(escalate, ties_of_prefixes_windows_and_means), VN_CASE(escalate, products), VN_CASE(escalate, einsum),
-             VN_CASE(escalate, rows), VN_CASE(escalate, what_stays_open_is_counted))
+             VN_CASE(escalate, losses), VN_CASE(escalate, rows), VN_CASE(escalate, what_stays_open_is_counted))
