@@ -92,6 +92,12 @@ static vn_status_t scales(vn_gemm_t *p, vn_violation_t *v, vn_error_t *err) {
 
 /* ---- repeats ---- */
 
+/* Uniform in (-1, 1): any data with rounding errors will do. */
+static double some_value(vn_gemm_t *p, vn_format_t f) {
+    const double x = (double)((int64_t)vn_rng_u64(&p->r->rng) >> 11) * 0x1p-52;
+    return f == VN_FMT_F32 || f == VN_FMT_F64 ? x : vn_round_to(f, x, VN_RNE, false); /* f32: rounded where it is put */
+}
+
 /* Random data a few times: atomics add in another order. */
 static vn_status_t repeats(vn_gemm_t *p, vn_violation_t *v, vn_error_t *err) {
     enum { TIMES = 4 };
@@ -100,8 +106,8 @@ static vn_status_t repeats(vn_gemm_t *p, vn_violation_t *v, vn_error_t *err) {
     double *before = vn_alloc((size_t)count, sizeof *before);
     if (!before) return vn_fail(err, VN_ERR_NOMEM, "no memory for %lld results", (long long)count);
     vn_gemm_fill(p, 0, 0);
-    for (int64_t e = 0; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, vn_round_to(f, vn_rng_normal(&p->r->rng), VN_RNE, false));
-    for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, vn_round_to(f, vn_rng_normal(&p->r->rng), VN_RNE, false));
+    for (int64_t e = 0; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, some_value(p, f));
+    for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, some_value(p, f));
     vn_status_t st = VN_OK;
     for (int times = 0; times < TIMES && st == VN_OK && v->kind == VN_TREE_OK; ++times) {
         st = vn_gemm_run(p, err);

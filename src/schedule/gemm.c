@@ -15,33 +15,50 @@ vn_readout_t vn_readout_of(vn_dtype_t t) {
     }
 }
 
+/* Values of one operand. f32, not transposed, one batch: written in place, so that a call copies nothing. Weights of a model are new tensors each
+ * time: whoever runs the model keeps them, to see whether they changed. */
+static vn_status_t operand(vn_gemm_t *p, int side, bool transposed, float **at, int64_t rows, int64_t columns, vn_error_t *err) {
+    const int64_t dims[2] = {rows, columns};
+    if (p->r->op->dtype == VN_F32 && !transposed && p->r->op->batch <= 1 && !(p->r->call->constant >> side & 1)) {
+        VN_TRY(vn_tensor_new(VN_F32, 2, dims, &p->own[side], err));
+        *at = p->own[side]->data;
+        return VN_OK;
+    }
+    *at = vn_alloc((size_t)rows * (size_t)columns, sizeof **at);
+    return *at ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for an operand of %lldx%lld", (long long)rows, (long long)columns);
+}
+
 vn_status_t vn_gemm_begin(vn_gemm_t *p, vn_reveal_run_t *r, vn_error_t *err) {
     const vn_sum_op_t *op = r->op;
     const size_t m = (size_t)op->m, k = (size_t)op->k, n = (size_t)op->n;
     *p = (vn_gemm_t){.r = r, .m = (int32_t)op->m, .k = (int32_t)op->k, .n = (int32_t)op->n, .readout = vn_readout_of(op->dtype)};
-    p->a = vn_alloc(m * k, sizeof *p->a);
-    p->b = vn_alloc(k * n, sizeof *p->b);
-    p->c = op->addend ? vn_alloc(m * n, sizeof *p->c) : NULL;
+    if (r->call->constant & 2) p->readout.one_side = true; /* questions that leave b as it is */
     const bool wide = op->dtype == VN_F64;
+    VN_TRY(operand(p, 0, op->transpose_a, &p->a, (int64_t)m, (int64_t)k, err));
+    vn_status_t st = operand(p, 1, op->transpose_b, &p->b, (int64_t)k, (int64_t)n, err);
+    p->c = op->addend ? vn_alloc(m * n, sizeof *p->c) : NULL;
+    p->out = vn_alloc(m * n * (size_t)(op->batch > 1 ? op->batch : 1), sizeof *p->out);
     if (wide) {
         p->low_a = vn_alloc(m * k, sizeof *p->low_a);
         p->low_b = vn_alloc(k * n, sizeof *p->low_b);
     }
-    if (p->a && p->b && (p->c || !op->addend) && (!wide || (p->low_a && p->low_b))) return VN_OK;
+    if (st == VN_OK && p->out && (p->c || !op->addend) && (!wide || (p->low_a && p->low_b))) return VN_OK;
     vn_gemm_end(p);
-    return vn_fail(err, VN_ERR_NOMEM, "no memory for a product of %lldx%lldx%lld", (long long)op->m, (long long)op->k, (long long)op->n);
+    return st != VN_OK ? st
+                       : vn_fail(err, VN_ERR_NOMEM, "no memory for a product of %lldx%lldx%lld", (long long)op->m, (long long)op->k,
+                                 (long long)op->n);
 }
 
 void vn_gemm_end(vn_gemm_t *p) {
-    vn_free(p->a);
-    vn_free(p->b);
+    if (!p->own[0]) vn_free(p->a);
+    if (!p->own[1]) vn_free(p->b);
+    vn_tensor_free(p->own[0]);
+    vn_tensor_free(p->own[1]);
     vn_free(p->c);
     vn_free(p->low_a);
     vn_free(p->low_b);
-    p->low_a = p->low_b = NULL;
     vn_free(p->out);
-    p->a = p->b = p->c = NULL;
-    p->out = NULL;
+    *p = (vn_gemm_t){.r = p->r};
 }
 
 static void clear_low(vn_gemm_t *p) {
@@ -91,19 +108,22 @@ vn_status_t vn_gemm_run(vn_gemm_t *p, vn_error_t *err) {
     const vn_sum_op_t *op = p->r->op;
     const int64_t batch = op->batch > 1 ? op->batch : 1, count = (int64_t)p->m * p->n;
     const int rank = batch > 1 ? 3 : 2;
-    vn_tensor_t *in[3] = {0};
-    double *values = NULL;
-    vn_status_t st = tensor_of(op->dtype, p->a, p->low_a, p->m, p->k, batch, op->transpose_a, rank, &in[0], err);
-    if (st == VN_OK) st = tensor_of(op->dtype, p->b, p->low_b, p->k, p->n, batch, op->transpose_b, rank, &in[1], err);
+    vn_tensor_t *in[3] = {0}, *out = NULL;
+    vn_status_t st = VN_OK;
+    if (p->own[0]) in[0] = vn_tensor_retain(p->own[0]);
+    else st = tensor_of(op->dtype, p->a, p->low_a, p->m, p->k, batch, op->transpose_a, rank, &in[0], err);
+    if (p->own[1]) in[1] = vn_tensor_retain(p->own[1]);
+    else if (st == VN_OK) st = tensor_of(op->dtype, p->b, p->low_b, p->k, p->n, batch, op->transpose_b, rank, &in[1], err);
     if (st == VN_OK && op->addend)
         st = tensor_of(op->dtype, p->c, NULL, op->addend_rows > 1 ? p->m : 1, p->n, 1, false, op->addend_rows > 1 ? 2 : 1, &in[2], err);
-    if (st == VN_OK) st = vn_reveal_call(p->r, (const vn_tensor_t *const *)in, batch * count, &values, err);
+    if (st == VN_OK) st = vn_reveal_output(p->r, (const vn_tensor_t *const *)in, batch * count, &out, err);
     for (int k = 0; k < 3; ++k) vn_tensor_free(in[k]);
-    for (int64_t b = 1; st == VN_OK && b < batch && !p->batches_differ; ++b)
-        p->batches_differ = memcmp(values, values + b * count, (size_t)count * sizeof *values) != 0;
-    vn_free(p->out);
-    p->out = values;
-    return st;
+    if (st != VN_OK) return st;
+    vn_tensor_to_f64(out, p->out);
+    vn_tensor_free(out);
+    for (int64_t b = 1; b < batch && !p->batches_differ; ++b)
+        p->batches_differ = memcmp(p->out, p->out + b * count, (size_t)count * sizeof *p->out) != 0;
+    return VN_OK;
 }
 
 /* ---- questions ---- */
@@ -276,6 +296,7 @@ static vn_status_t ask_by_grid(vn_asker_t *q, int64_t pairs, const int32_t *i, c
 vn_status_t vn_gemm_ask(void *context, int64_t pairs, const int32_t *i, const int32_t *j, double *l, vn_error_t *err) {
     vn_asker_t *q = context;
     const int64_t by_row = (pairs + q->cell.rows - 1) / q->cell.rows, by_column = (pairs + q->cell.columns - 1) / q->cell.columns;
+    if (q->p->r->call->constant & 2) return ask_lines(q, true, 0, pairs, i, j, l, err); /* b stays: nothing is loaded again */
     const int64_t by_grid = q->p->readout.one_side ? INT64_MAX : grid_calls(&q->cell, pairs, i);
     if (by_grid <= by_row && by_grid <= by_column) return ask_by_grid(q, pairs, i, j, l, err);
     return ask_lines(q, by_row <= by_column, 0, pairs, i, j, l, err);

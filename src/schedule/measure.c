@@ -38,16 +38,9 @@ typedef struct probe {
 } probe_t;
 
 static vn_status_t element(const probe_t *q, int n, const int32_t *leaf, const double *a, const double *b, double *out, vn_error_t *err) {
-    vn_gemm_t *p = q->p;
-    const int64_t row = q->cell->row[0], column = q->cell->column[0];
-    vn_gemm_fill(p, 0, 0);
-    for (int k = 0; k < n; ++k) {
-        p->a[row * p->k + leaf[k]] = (float)a[k];
-        p->b[(int64_t)leaf[k] * p->n + column] = (float)b[k];
-    }
-    VN_TRY(vn_gemm_run(p, err));
-    *out = p->out[row * p->n + column];
-    return VN_OK;
+    vn_probe_t probe = {0};
+    for (int k = 0; k < n; ++k) vn_probe_add(&probe, leaf[k], a[k], b[k]);
+    return vn_gemm_probe(q->p, q->cell, 1, &probe, out, err);
 }
 
 static vn_status_t one_product(const probe_t *q, int32_t leaf, double a, double b, double *out, vn_error_t *err) {
@@ -56,10 +49,11 @@ static vn_status_t one_product(const probe_t *q, int32_t leaf, double a, double 
 
 /* Operand `side`: 1 + 2^-t survives down to t; the formats between differ in their last bit. Then how the half of that bit is rounded. */
 static vn_status_t operand(const probe_t *q, int32_t leaf, int side, int most, vn_arithmetic_t *a, vn_error_t *err) {
-    static const struct {
+    const struct {
         int bits;
         vn_format_t format;
-    } formats[] = {{23, VN_FMT_NONE}, {10, VN_FMT_TF32}, {7, VN_FMT_BF16}, {3, VN_FMT_F8E4M3FN}, {2, VN_FMT_F8E5M2}};
+    } formats[] = {{45, VN_FMT_NONE}, {23, most > 23 ? VN_FMT_F32 : VN_FMT_NONE}, {10, VN_FMT_TF32}, {7, VN_FMT_BF16}, {3, VN_FMT_F8E4M3FN},
+                   {2, VN_FMT_F8E5M2}};
     for (size_t f = 0; f < sizeof formats / sizeof *formats; ++f) {
         double out;
         if (formats[f].bits > most) continue;
@@ -317,7 +311,7 @@ static vn_status_t products(const probe_t *q, vn_tree_t **tree, vn_arithmetic_t 
 vn_status_t vn_gemm_measure(vn_gemm_t *p, const vn_cell_t *cell, vn_tree_t **tree, vn_arithmetic_t *a, vn_error_t *err) {
     const vn_dtype_t t = p->r->op->dtype;
     const probe_t q = {p, cell};
-    const int most = t == VN_BF16 ? 7 : t == VN_F16 ? 10 : 23;
+    const int most = t == VN_BF16 ? 7 : t == VN_F16 ? 10 : t == VN_F64 ? 45 : 23;
     int32_t three[3];
     *a = vn_arithmetic_default(t == VN_F64 ? VN_FMT_F64 : VN_FMT_F32);
     /* operands: their own bits come back exactly where the output holds them, so a 1 there decides */

@@ -24,7 +24,8 @@ static packing_t packing_of(const vn_gemm_t *p, const vn_cell_t *cell, int64_t c
         }
         start &= same_bits(probe[k].start, probe[0].start);
     }
-    b &= !p->c || start || p->r->op->addend_rows > 1; /* one row of addends serves all rows */
+    b &= !p->c || start || p->r->op->addend_rows > 1;   /* one row of addends serves all rows */
+    if (b && (p->r->call->constant & 2)) return BY_ROW; /* a weight that stays is not loaded again */
     if (a && (!b || cell->columns >= cell->rows)) return BY_COLUMN;
     return b ? BY_ROW : BY_DIAGONAL;
 }

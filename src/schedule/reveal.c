@@ -24,7 +24,7 @@ static const struct {
     [VN_SUM_SOFTMAX] = {"Softmax", NULL},
     [VN_SUM_LAYER_NORM] = {"LayerNormalization", NULL},
     [VN_SUM_RMS_NORM] = {"RMSNormalization", NULL},
-    [VN_SUM_CUMSUM] = {"CumSum", NULL},
+    [VN_SUM_CUMSUM] = {"CumSum", vn_reveal_scan},
     [VN_SUM_ATTENTION] = {"Attention", NULL},
     [VN_SUM_AVERAGE_POOL] = {"GlobalAveragePool", vn_reveal_rows},
 };
@@ -64,9 +64,9 @@ static double wall_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-vn_status_t vn_reveal_call(vn_reveal_run_t *r, const vn_tensor_t *const *inputs, int64_t count, double **values, vn_error_t *err) {
+vn_status_t vn_reveal_output(vn_reveal_run_t *r, const vn_tensor_t *const *inputs, int64_t count, vn_tensor_t **output, vn_error_t *err) {
     vn_tensor_t *out = NULL;
-    *values = NULL;
+    *output = NULL;
     if (r->s->calls >= r->options.max_calls)
         return vn_fail(err, VN_ERR_RANGE, "reveal: %lld calls were not enough; give more with --calls", (long long)r->s->calls);
     if (processor_seconds() - r->began > r->options.max_seconds)
@@ -78,9 +78,18 @@ vn_status_t vn_reveal_call(vn_reveal_run_t *r, const vn_tensor_t *const *inputs,
     r->s->backend_seconds += wall_seconds() - before;
     if (st != VN_OK) return st;
     if (out->count != count) {
+        vn_fail(err, VN_ERR_WORKER, "reveal: the back end returns %lld elements, not %lld", (long long)out->count, (long long)count);
         vn_tensor_free(out);
-        return vn_fail(err, VN_ERR_WORKER, "reveal: the back end returns %lld elements, not %lld", (long long)out->count, (long long)count);
+        return VN_ERR_WORKER;
     }
+    *output = out;
+    return VN_OK;
+}
+
+vn_status_t vn_reveal_call(vn_reveal_run_t *r, const vn_tensor_t *const *inputs, int64_t count, double **values, vn_error_t *err) {
+    vn_tensor_t *out;
+    *values = NULL;
+    VN_TRY(vn_reveal_output(r, inputs, count, &out, err));
     double *v = vn_alloc((size_t)count, sizeof *v);
     if (v) vn_tensor_to_f64(out, v);
     vn_tensor_free(out);

@@ -14,6 +14,8 @@ typedef struct vn_reveal_run {
     double began; /* processor seconds of this process at the start */
 } vn_reveal_run_t;
 
+/** Runs the operation once. *output: vn_tensor_free. Errors as below. */
+vn_status_t vn_reveal_output(vn_reveal_run_t *r, const vn_tensor_t *const *inputs, int64_t count, vn_tensor_t **output, vn_error_t *err);
 /** Runs the operation once. *values: the output in row-major order, `count` of them, vn_free. Errors: of run; RANGE when calls or seconds are used up. */
 vn_status_t vn_reveal_call(vn_reveal_run_t *r, const vn_tensor_t *const *inputs, int64_t count, double **values, vn_error_t *err);
 /** Adds a sentence to reason or notes if there is room. */
@@ -22,6 +24,7 @@ void vn_reveal_say(char *text, size_t size, const char *fmt, ...) VN_PRINTF(3, 4
 vn_status_t vn_reveal_product(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_rows(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_squares(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_scan(vn_reveal_run_t *r, vn_error_t *err);
 
 /* ---- products ---- */
 
@@ -46,6 +49,7 @@ typedef struct vn_gemm {
     vn_readout_t readout;
     float *a, *b, *c;
     float *low_a, *low_b; /* f64: what the values have beyond f32; else NULL */
+    vn_tensor_t *own[2];  /* f32 stored as the operator takes it: a and b are the data of these */
     double *out;          /* [m*n], of the last call */
     bool batches_differ;
 } vn_gemm_t;

@@ -8,18 +8,23 @@
 
 enum { SIGNATURES = 14, MATRIX_CALLS = 40, CHECKS = 200 };
 
-/* Signatures of all elements: answers to the same pairs, to the same products, and where replays differed. */
+/* Signatures: all answers of an element in one number. 52 bits of a mixing function: 64 classes fall together once in 2^40. */
 enum { PRODUCTS = 2 };
 typedef struct answers {
-    double *l[SIGNATURES + PRODUCTS + 1];
-    int count;
+    double *folded; /* [m*n], whole numbers */
+    double *l;      /* [m*n], the answers of one question */
 } answers_t;
 
-static vn_status_t add_answers(answers_t *q, int64_t elements, vn_error_t *err) {
-    double *l = vn_alloc((size_t)elements, sizeof *l);
-    if (!l) return vn_fail(err, VN_ERR_NOMEM, "no memory for a signature");
-    q->l[q->count++] = l;
-    return VN_OK;
+static void fold(answers_t *q, int64_t elements, const double *answer) {
+    for (int64_t e = 0; e < elements; ++e) {
+        const double value = answer[e] == 0 ? 0 : answer[e]; /* -0 is 0 */
+        uint64_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        uint64_t x = (bits ^ (uint64_t)q->folded[e] * 0x9e3779b97f4a7c15u) + 0x9e3779b97f4a7c15u;
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+        q->folded[e] = (double)((x ^ x >> 31) >> 12);
+    }
 }
 
 /* Leaves that are rounded in some elements and fused in others leave no trace in l: the last leaf, often a block of its own, and the second. */
@@ -38,9 +43,8 @@ static vn_status_t product_signatures(vn_gemm_t *p, answers_t *q, vn_error_t *er
             vn_gemm_put_b(p, c, x);
             vn_gemm_put_b(p, leaf * p->n + c, x);
         }
-        VN_TRY(add_answers(q, elements, err));
         VN_TRY(vn_gemm_run(p, err));
-        memcpy(q->l[q->count - 1], p->out, (size_t)elements * sizeof *p->out);
+        fold(q, elements, p->out);
     }
     return VN_OK;
 }
@@ -55,10 +59,9 @@ static vn_status_t signatures(vn_gemm_t *p, answers_t *q, vn_violation_t *v, vn_
         const int32_t i = given ? fixed[s][0] : (int32_t)vn_rng_below(&p->r->rng, (uint64_t)k);
         const int32_t j = given ? fixed[s][1] : (int32_t)vn_rng_below(&p->r->rng, (uint64_t)k);
         if (i == j || i < 0 || j < 0 || i >= k || j >= k) continue;
-        VN_TRY(add_answers(q, elements, err));
-        const double *l = q->l[q->count - 1];
-        VN_TRY(vn_gemm_signature(p, i, j, q->l[q->count - 1], err));
-        for (int64_t e = 0; e < elements && wide; ++e) wide = l[e] == 2;
+        VN_TRY(vn_gemm_signature(p, i, j, q->l, err));
+        for (int64_t e = 0; e < elements && wide; ++e) wide = q->l[e] == 2;
+        fold(q, elements, q->l);
     }
     if (!wide) return product_signatures(p, q, err);
     *v = (vn_violation_t){.kind = VN_TREE_WIDE, .i = 0, .j = k - 1, .k = -1, .value = 2};
@@ -203,13 +206,42 @@ static vn_status_t with_classes(vn_gemm_t *p, const vn_classes_t *classes, uint8
     return vn_gemm_replay(p, classes, differs, err);
 }
 
+/* Which lines of one direction hold differences: first and last of them. */
+typedef struct span {
+    int32_t first, last;
+} span_t;
+static void span_of(const uint8_t *differs, int32_t lines, int32_t length, int64_t line, int64_t along, span_t *out) {
+    *out = (span_t){.first = -1};
+    for (int32_t x = 0; x < lines; ++x) {
+        bool hit = false;
+        for (int32_t y = 0; y < length && !hit; ++y) hit = differs[x * line + y * along];
+        if (!hit) continue;
+        if (out->first < 0) out->first = x;
+        out->last = x;
+    }
+}
+
+/* Only a few elements of a class show a difference on given data. Kernels part the output into ranges of rows or columns: the range that holds them
+ * all is taken, in the direction in which they lie closer together, if it is at most half of the lines. */
+static void widen(uint8_t *differs, int32_t m, int32_t n) {
+    span_t rows, columns;
+    span_of(differs, m, n, n, 1, &rows);
+    span_of(differs, n, m, 1, n, &columns);
+    const double r = (double)(rows.last - rows.first + 1) / m, c = (double)(columns.last - columns.first + 1) / n;
+    if (r > 0.5 && c > 0.5) return;
+    for (int64_t e = 0; e < (int64_t)m * n; ++e) {
+        const int32_t x = (int32_t)(e / n), y = (int32_t)(e % n);
+        differs[e] = r < c ? x >= rows.first && x <= rows.last : y >= columns.first && y <= columns.last;
+    }
+}
+
 /* Elements whose replay differed are looked at once more as classes of their own. */
 static vn_status_t look(vn_gemm_t *p, answers_t *q, vn_error_t *err) {
     vn_schedule_t *s = p->r->s;
     const int64_t elements = (int64_t)p->m * p->n;
     vn_classes_t classes = {0};
     uint8_t *differs = vn_alloc((size_t)elements, sizeof *differs);
-    vn_status_t st = differs ? vn_classes_of(p->m, p->n, q->count, q->l, &classes, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
+    vn_status_t st = differs ? vn_classes_of(p->m, p->n, 1, &q->folded, &classes, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
     if (st == VN_OK) st = with_classes(p, &classes, differs, err);
     int64_t odd = 0;
     bool trees = true;
@@ -217,15 +249,16 @@ static vn_status_t look(vn_gemm_t *p, answers_t *q, vn_error_t *err) {
     for (int c = 0; c < s->n_classes; ++c) trees &= s->classes[c].tree != NULL;
     if (st == VN_OK && trees && odd > 0 && odd < elements && s->elements > 0) {
         vn_classes_t again = {0};
-        st = add_answers(q, elements, err);
-        for (int64_t e = 0; st == VN_OK && e < elements; ++e) q->l[q->count - 1][e] = differs[e];
+        widen(differs, p->m, p->n);
+        for (int64_t e = 0; e < elements; ++e) q->l[e] = differs[e];
+        fold(q, elements, q->l);
         vn_error_t many = {0};
-        const vn_status_t parted = st == VN_OK ? vn_classes_of(p->m, p->n, q->count, q->l, &again, &many) : st;
+        const vn_status_t parted = vn_classes_of(p->m, p->n, 1, &q->folded, &again, &many);
         if (parted == VN_OK) {
-            const int64_t before = s->replayed;
+            const int64_t before = s->elements - s->replayed;
             forget_classes(s);
             st = with_classes(p, &again, NULL, err);
-            if (st == VN_OK && s->replayed <= before) { /* no gain: the classes stay as they were */
+            if (st == VN_OK && 2 * (s->elements - s->replayed) > before) { /* no more than other data: the classes stay as they were */
                 forget_classes(s);
                 st = with_classes(p, &classes, NULL, err);
                 vn_classes_clear(&again);
@@ -246,9 +279,10 @@ static vn_status_t look(vn_gemm_t *p, answers_t *q, vn_error_t *err) {
 
 static vn_status_t reveal(vn_gemm_t *p, vn_error_t *err) {
     vn_schedule_t *s = p->r->s;
-    answers_t q = {0};
+    const size_t elements = (size_t)p->m * (size_t)p->n;
+    answers_t q = {vn_alloc(elements, sizeof *q.folded), vn_alloc(elements, sizeof *q.l)};
     vn_violation_t v = {0};
-    vn_status_t st = vn_gemm_checks(p, &v, err);
+    vn_status_t st = q.folded && q.l ? vn_gemm_checks(p, &v, err) : vn_fail(err, VN_ERR_NOMEM, "no memory for signatures");
     if (st == VN_OK && v.kind == VN_TREE_OK) st = direction(p, err);
     if (st == VN_OK && v.kind == VN_TREE_OK) st = range(p, err);
     if (st == VN_OK && v.kind == VN_TREE_OK) st = signatures(p, &q, &v, err);
@@ -258,7 +292,8 @@ static vn_status_t reveal(vn_gemm_t *p, vn_error_t *err) {
         s->arithmetic = vn_arithmetic_default(VN_FMT_F32);
         st = no_tree(s, (int64_t)p->m * p->n, &v, err);
     }
-    for (int k = 0; k < q.count; ++k) vn_free(q.l[k]);
+    vn_free(q.folded);
+    vn_free(q.l);
     if (st == VN_OK && p->r->op->batch > 1)
         vn_reveal_say(s->notes, sizeof s->notes, p->batches_differ ? "batches differ: only the first was read" : "same in every batch");
     return st;

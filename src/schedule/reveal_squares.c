@@ -1,6 +1,6 @@
 /* reveal_squares.c -- ReduceSumSquare and ReduceL2: sums of non-negative terms, whose order no mask can show.
  *
- * Claim REVEAL-2: a row holds a term t at leaf T, whose square is exact, and units of 0.4 ulp(t^2) at two other leaves. If these meet before T they make 0.8 ulp
+ * Claim REVEAL-6: a row holds a term t at leaf T, whose square is exact, and units of 0.4 ulp(t^2) at two other leaves. If these meet before T they make 0.8 ulp
  * and round t^2 up, else each is lost by itself: the rooted triplet (T; i, j). One ulp of the sum must show in the output: t is chosen by
  * trial so that a single unit of 0.3 ulp moves nothing and one of 1.05 ulp does.
  */

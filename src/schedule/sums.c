@@ -69,22 +69,18 @@ vn_status_t vn_gemm_groups(vn_gemm_t *p, const vn_cell_t *cell, const vn_tree_t 
     a->fused_rounding = VN_RZ;
     if (a->fused_bits == 0) return VN_OK;
     /* Rounding of the result: a group whose sum has one bit more than f32, then a later group takes the leading part away. */
-    int32_t three[3];
     const int32_t leaves = vn_tree_leaves(t);
-    int32_t *below = leaves_below(t), later = -1;
-    if (!below) return vn_fail(err, VN_ERR_NOMEM, "no memory");
-    for (int32_t k = 0; k < t->nodes && later < 0; ++k) { /* the parent of the group's node */
+    int32_t later = -1;
+    for (int32_t k = 0; k < t->nodes && later < 0; ++k) { /* a term of the node above the group's */
         bool holds = false;
-        for (int32_t c = t->first[k]; c < t->first[k + 1]; ++c)
-            if (t->child[c] >= leaves) {
-                const int32_t g = t->child[c] - leaves;
-                for (int32_t d = t->first[g]; d < t->first[g + 1]; ++d) holds |= t->child[d] == leaf[0];
-            }
+        for (int32_t c = t->first[k]; c < t->first[k + 1] && !holds; ++c) {
+            const int32_t g = t->child[c] - leaves;
+            for (int32_t d = g < 0 ? 0 : t->first[g]; g >= 0 && d < t->first[g + 1]; ++d) holds |= t->child[d] == leaf[0];
+        }
         for (int32_t c = t->first[k]; holds && c < t->first[k + 1] && later < 0; ++c)
-            if (t->child[c] < leaves || t->first[t->child[c] - leaves] == t->first[t->child[c] - leaves + 1]) later = below[t->child[c]];
+            if (t->child[c] < t->n) later = t->child[c];
     }
-    vn_free(below);
-    three[0] = leaf[0], three[1] = leaf[1], three[2] = later;
+    const int32_t three[3] = {leaf[0], leaf[1], later};
     if (later < 0 || a->fused_bits < 24) return VN_OK;
     /* 1 + 2^-23 + 2^-24: to even 1 + 2^-22, toward zero 1 + 2^-23; what is left after -1 tells */
     memset(probe, 0, sizeof probe);

@@ -164,6 +164,12 @@ static double element(sim_t *s, const double *a, const double *b, int64_t stride
     case SIM_LAST_ROUNDED:
         if (column >= s->op.n / 8 * 8) return chain(&d, 0, n, 1);
         return add(s, chain(&d, 0, n - 1, 1), chain(&d, n - 1, n, 1));
+    case SIM_INNER_ROUNDED: {
+        double acc = chain(&d, 0, 17, 1);
+        acc = column < s->op.n / 8 * 8 ? add(s, acc, first(&d, 17)) : step(&d, acc, 17);
+        for (int64_t k = 18; k < n; ++k) acc = step(&d, acc, k);
+        return acc;
+    }
     case SIM_FUSED: return fused(&d, n, s->width, s->bits);
     case SIM_SPLIT_K: return split_k(s, &d, n, s->width);
     case SIM_ODD_FIRST: return odd_first(&d, n);

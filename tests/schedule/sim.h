@@ -5,18 +5,19 @@
 #include "vernier/schedule.h"
 
 typedef enum sim_kernel {
-    SIM_CHAIN,        /* one chain from term 0 */
-    SIM_LANES,        /* `width` interleaved chains, folded by halves */
-    SIM_BLOCKS,       /* chains over `width` terms, block sums added in order; a block starts with its first product, rounded */
-    SIM_TWO_CLASSES,  /* columns from the last multiple of 8 on: even and odd terms apart; else SIM_BLOCKS */
-    SIM_LAST_ROUNDED, /* one chain; before the last multiple of 8 of the columns the last product is rounded */
-    SIM_FUSED,        /* groups of `width` terms and the running value: aligned, cut at `bits` bits, rounded toward zero */
-    SIM_SPLIT_K,      /* `width` slices, each a chain; their sums added in a new random order each time */
-    SIM_ODD_FIRST,    /* pairs of terms, the odd one first, in one chain */
-    SIM_SPLIT_BF16,   /* each operand as two bf16 parts, three products */
-    SIM_DYNAMIC,      /* activations as int8 with a scale of each row */
-    SIM_STRASSEN,     /* one level, then chains */
-    SIM_EXACT         /* an accumulator that rounds nothing: sums in 2^-200 steps */
+    SIM_CHAIN,         /* one chain from term 0 */
+    SIM_LANES,         /* `width` interleaved chains, folded by halves */
+    SIM_BLOCKS,        /* chains over `width` terms, block sums added in order; a block starts with its first product, rounded */
+    SIM_TWO_CLASSES,   /* columns from the last multiple of 8 on: even and odd terms apart; else SIM_BLOCKS */
+    SIM_LAST_ROUNDED,  /* one chain; before the last multiple of 8 of the columns the last product is rounded */
+    SIM_INNER_ROUNDED, /* one chain; there the product of term 17 is rounded, which no pair of masks shows */
+    SIM_FUSED,         /* groups of `width` terms and the running value: aligned, cut at `bits` bits, rounded toward zero */
+    SIM_SPLIT_K,       /* `width` slices, each a chain; their sums added in a new random order each time */
+    SIM_ODD_FIRST,     /* pairs of terms, the odd one first, in one chain */
+    SIM_SPLIT_BF16,    /* each operand as two bf16 parts, three products */
+    SIM_DYNAMIC,       /* activations as int8 with a scale of each row */
+    SIM_STRASSEN,      /* one level, then chains */
+    SIM_EXACT          /* an accumulator that rounds nothing: sums in 2^-200 steps */
 } sim_kernel_t;
 
 /** bias: 0 first (the chain starts from it), 1 last. */

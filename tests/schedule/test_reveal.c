@@ -94,6 +94,8 @@ VN_TEST(reveal, orders) {
             .texts = {"32||S<16{S}", "32|0+16*2+2*1|A<@1{S}"}),
         ROW("last product rounded or not", 6, 33, 20, SIM(.kernel = SIM_LAST_ROUNDED, .fma = true), .texts = {"33||S", "33||S<32{S}"},
             .arithmetic = "fma acc=f32"),
+        ROW("inner product rounded or not: the second look", 60, 40, 20, SIM(.kernel = SIM_INNER_ROUNDED, .fma = true),
+            .texts = {"40||S", "40||S[17:S,1:P,22*1]"}, .arithmetic = "fma acc=f32"),
         ROW("odd term first", 6, 32, 8, SIM(.kernel = SIM_ODD_FIRST, .fma = true), .texts = {"32|1+2*-1+16*2|S"},
             .arithmetic = "fma acc=f32"),
     };
@@ -170,6 +172,81 @@ VN_TEST(reveal, layouts) {
     CHECK_ALL(t, rows);
 }
 
+/* A model whose second operand is a weight: what was loaded stays until other bits come than those that were kept. */
+typedef struct model {
+    vn_call_t inner;
+    vn_tensor_t *kept, *loaded; /* kept: retained, as a caller does; loaded: a copy */
+} model_t;
+static vn_status_t run_model(void *context, const vn_tensor_t *const *in, vn_tensor_t **out, vn_error_t *err) {
+    model_t *m = context;
+    if (!m->kept || !vn_tensor_equal_bits(m->kept, in[1])) {
+        vn_tensor_free(m->kept);
+        vn_tensor_free(m->loaded);
+        m->kept = vn_tensor_retain(in[1]);
+        m->loaded = NULL;
+        VN_TRY(vn_tensor_copy(in[1], &m->loaded, err));
+    }
+    const vn_tensor_t *held[2] = {in[0], m->loaded};
+    return m->inner.run(m->inner.context, held, out, err);
+}
+
+VN_TEST(reveal, weights) {
+    sim_t sim = {.kernel = SIM_BLOCKS, .width = 16, .fma = true, .op = sim_product(VN_F32, 6, 40, 9)};
+    model_t m = {.inner = sim_call(&sim)};
+    const vn_call_t call = {.run = run_model, .context = &m, .constant = 2};
+    vn_schedule_t *s = NULL;
+    vn_error_t err = {0};
+    VN_ASSERT_OK_ERR(t, vn_reveal(&call, &sim.op, NULL, &s, &err), err);
+    VN_ASSERT(t, s->classes[0].text && strcmp(s->classes[0].text, "40||S<16{S}") == 0);
+    VN_ASSERT_EQ(t, s->replayed, s->elements);
+    vn_schedule_free(s);
+    vn_tensor_free(m.kept);
+    vn_tensor_free(m.loaded);
+}
+
+VN_TEST(reveal, card) {
+    sim_t sim = {.kernel = SIM_CHAIN, .fma = true, .operand = VN_FMT_BF16, .daz = true, .ftz = true, .op = sim_product(VN_F32, 6, 20, 9)};
+    const vn_call_t call = sim_call(&sim);
+    vn_schedule_t *s = NULL;
+    vn_card_t *card = NULL;
+    vn_error_t err = {0};
+    static const char *const due[][2] = {{"P1", "rounded to bf16, to nearest, ties to even"},
+                                         {"P2", "rounded to bf16, to nearest, ties to even"},
+                                         {"P7", "to nearest"},
+                                         {"P12", "read as zero"},
+                                         {"P13", "flushed to zero"},
+                                         {"P16", "none seen"},
+                                         {"P23", "a sum of -0 is -0"}};
+    VN_ASSERT_OK_ERR(t, vn_reveal(&call, &sim.op, NULL, &s, &err), err);
+    VN_ASSERT_OK_ERR(t, vn_measure_product(&call, &sim.op, s, &card, &err), err);
+    for (size_t k = 0; k < sizeof due / sizeof *due; ++k) {
+        bool found = false;
+        for (int r = 0; r < card->n; ++r)
+            found |= strcmp(card->rows[r].id, due[k][0]) == 0 && strcmp(card->rows[r].finding, due[k][1]) == 0;
+        if (!found) vn_test_fail(t, __FILE__, __LINE__, "no row %s says '%s'", due[k][0], due[k][1]);
+    }
+    vn_card_free(card);
+    vn_schedule_free(s);
+}
+
+VN_TEST(reveal, limits) {
+    sim_t sim = {.kernel = SIM_CHAIN, .op = sim_product(VN_F32, 6, 20, 9)};
+    const vn_call_t call = sim_call(&sim);
+    const vn_reveal_options_t few = {.max_calls = 5};
+    vn_schedule_t *s = NULL;
+    vn_error_t err = {0};
+    VN_ASSERT_EQ(t, vn_reveal(&call, &sim.op, &few, &s, &err), VN_ERR_RANGE);
+    VN_ASSERT(t, s == NULL && strstr(err.text, "5 calls") != NULL);
+    VN_ASSERT_EQ(t, sim.calls, 5);
+    sim.op.dtype = VN_I32;
+    VN_ASSERT_EQ(t, vn_reveal(&call, &sim.op, NULL, &s, &err), VN_ERR_UNSUPPORTED);
+    sim.op = sim_product(VN_U8, 6, 20, 9);
+    VN_ASSERT_OK_ERR(t, vn_reveal(&call, &sim.op, NULL, &s, &err), err);
+    VN_ASSERT_EQ(t, s->classes[0].violation.kind, VN_TREE_ORDER_FREE);
+    VN_ASSERT_EQ(t, s->replayed, 54);
+    vn_schedule_free(s);
+}
+
 VN_TEST(reveal, no_trees) {
     static const due_t rows[] = {
         ROW("atomics", 6, 64, 9, SIM(.kernel = SIM_SPLIT_K, .width = 8, .fma = true), .violation = VN_TREE_NONDETERMINISTIC),
@@ -182,4 +259,5 @@ VN_TEST(reveal, no_trees) {
 }
 
 VN_TEST_MAIN(VN_CASE(reveal, orders), VN_CASE(reveal, arithmetics), VN_CASE(reveal, narrow_accumulators), VN_CASE(reveal, fused_groups),
-             VN_CASE(reveal, bias), VN_CASE(reveal, layouts), VN_CASE(reveal, no_trees))
+             VN_CASE(reveal, bias), VN_CASE(reveal, layouts), VN_CASE(reveal, weights), VN_CASE(reveal, card), VN_CASE(reveal, limits),
+             VN_CASE(reveal, no_trees))

@@ -1,4 +1,4 @@
-/* Sums of rows read off simulated kernels: plain sums, means, sums of squares. Claims REVEAL-1, REVEAL-2. The kernels are plain loops. */
+/* Sums of rows read off simulated kernels: plain sums, means, sums of squares, scans. Claims REVEAL-1, REVEAL-6, REVEAL-7. The kernels are plain loops. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +122,56 @@ VN_TEST(rows, squares) {
     expect(t, (kernel_t){.order = FUSED_BODY, .square = true, .root = true}, VN_SUM_L2, 50, 20, "20||S[17:S,3*1:P]", true);
 }
 
+/* ---- scans ---- */
+
+/* kind 0: in order; 1: blocks of 16, totals in order, block prefix first; 2: the second half is summed again from the end of the first (no rule). */
+static vn_status_t run_scan(void *context, const vn_tensor_t *const *inputs, vn_tensor_t **output, vn_error_t *err) {
+    const int kind = *(const int *)context;
+    const vn_tensor_t *x = inputs[0];
+    const int64_t m = x->dims[0], n = x->dims[1];
+    VN_TRY(vn_tensor_new(VN_F32, 2, x->dims, output, err));
+    for (int64_t r = 0; r < m; ++r) {
+        const float *v = (const float *)x->data + r * n;
+        float *y = (float *)(*output)->data + r * n;
+        for (int64_t k = 0; k < n; ++k) {
+            if (kind == 0) y[k] = k ? y[k - 1] + v[k] : v[k];
+            if (kind == 2) y[k] = k == 0 ? v[0] : k < n / 2 ? y[k - 1] + v[k] : y[n / 2 - 1] + (v[k] + (k > n / 2 ? v[k - 1] : 0));
+        }
+        if (kind == 1) { /* at most 256 terms: the totals are few, and so in order */
+            float total = 0;
+            for (int64_t b = 0; b < n; b += 16) {
+                float s = v[b];
+                for (int64_t k = b; k < n && k < b + 16; ++k) {
+                    if (k > b) s = s + v[k];
+                    y[k] = b ? total + s : s;
+                }
+                total = b ? total + s : s;
+            }
+        }
+    }
+    return VN_OK;
+}
+
+VN_TEST(rows, scans) {
+    static const char *const texts[] = {"200||S", "200||S<16{S}"};
+    for (int kind = 0; kind < 3; ++kind) {
+        const vn_call_t call = {.run = run_scan, .context = &kind};
+        const vn_sum_op_t op = {.kind = VN_SUM_CUMSUM, .dtype = VN_F32, .m = 30, .n = 200};
+        const vn_reveal_options_t o = {.seed = t->seed};
+        vn_schedule_t *s;
+        vn_error_t err = {0};
+        VN_ASSERT(t, vn_reveal(&call, &op, &o, &s, &err) == VN_OK);
+        if (kind < 2) {
+            if (!s->classes[0].text || strcmp(s->classes[0].text, texts[kind]) != 0 || s->replayed != s->elements)
+                vn_test_fail(t, __FILE__, __LINE__, "scan %d: '%s', %s", kind, s->classes[0].text ? s->classes[0].text : "", s->reason);
+            VN_ASSERT(t, strstr(s->notes, kind ? "blocks of 16" : "every prefix in order"));
+        } else {
+            VN_ASSERT(t, s->replayed < s->elements && *s->reason);
+        }
+        vn_schedule_free(s);
+    }
+}
+
 VN_TEST(rows, no_tree) {
     kernel_t racing = {.order = CHAIN, .racing = true}, wide = {.order = WIDE, .square = true}, wide_sum = {.order = WIDE};
     vn_schedule_t *s = read_off(t, &racing, VN_SUM_REDUCE_SUM, 20, 40);
@@ -142,4 +192,4 @@ VN_TEST(rows, no_tree) {
     VN_ASSERT(t, vn_reveal(&call, &none, NULL, &s, &err) == VN_ERR_RANGE && !s);
 }
 
-VN_TEST_MAIN(VN_CASE(rows, plain_sums), VN_CASE(rows, squares), VN_CASE(rows, no_tree))
+VN_TEST_MAIN(VN_CASE(rows, plain_sums), VN_CASE(rows, squares), VN_CASE(rows, scans), VN_CASE(rows, no_tree))
