@@ -15,7 +15,8 @@ MORE = [("matmul", "8x1x64x64", ["--batch", 8, "--m", 1, "--k", 64, "--n", 64]),
         ("matmul", "200x200x200, B constant", ["--constant-b", "--m", 200, "--k", 200, "--n", 200]),
         ("matmul", "64x64x64 f16", ["--dtype", "f16", "--m", 64, "--k", 64, "--n", 64]), ("matmul", "64x64x64 bf16", ["--dtype", "bf16", "--m", 64, "--k", 64, "--n", 64]),
         ("sum", "64 x 100", ["--m", 64, "--n", 100]), ("sum", "64 x 1000", ["--m", 64, "--n", 1000]), ("sum", "4096 x 256", ["--m", 4096, "--n", 256]),
-        ("mean", "64 x 100", ["--m", 64, "--n", 100]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49])]
+        ("mean", "64 x 100", ["--m", 64, "--n", 100]), ("sumsquare", "64 x 1000", ["--m", 64, "--n", 1000]), ("l2", "64 x 100", ["--m", 64, "--n", 100]),
+        ("cumsum", "64 x 1000", ["--m", 64, "--n", 1000]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49])]
 BEGIN, END = "<!-- table: bench/schedules.py -->", "<!-- end of table -->"
 
 
@@ -29,12 +30,14 @@ def reveal(build, spec, kind, options):
 def row(spec, kind, shape, found):
     if found.get("error"):
         return f"| {spec} | {kind} | {shape} | not revealed | - | - | {found['error']} |"
-    trees = "; ".join(f"`{c['schedule']}`" + (f" at {c['where']}" if len(found["classes"]) > 1 else "") if c["schedule"] else f"{c['violation']}"
+    def tree(c):
+        return "`" + c["schedule"].replace("|", "\\|") + "`"
+    trees = "; ".join(tree(c) + (f" at {c['where']}" if len(found["classes"]) > 1 else "") if c["schedule"] else f"{c['violation']}"
                       for c in found["classes"][:3])
     if len(found["classes"]) > 3:
         trees += f" and {len(found['classes']) - 3} more"
     coverage = "-" if found["coverage"] is None else f"{found['coverage']:.6f}"
-    return f"| {spec} | {kind} | {shape} | {trees} | {found['arithmetic'] or '-'} | {coverage} | {found['reason'] or found['notes'] or ''} |".replace("||", "\\|\\|")
+    return f"| {spec} | {kind} | {shape} | {trees} | {found['arithmetic'] or '-'} | {coverage} | {found['reason'] or found['notes'] or ''} |"
 
 
 def main():
