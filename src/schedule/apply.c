@@ -70,17 +70,71 @@ static vn_status_t rows(const vn_schedule_t *s, float *const *in, float *out, bo
     return st;
 }
 
-vn_status_t vn_schedule_apply(const vn_schedule_t *s, int n_inputs, const vn_tensor_t *const *inputs, float *out, bool *known, vn_error_t *err) {
+/* ---- convolutions: a product of the filters with one column for each output position; taps in the padding are zeros ---- */
+
+static void columns_of(const vn_sum_op_t *op, const float *x, int64_t oh, int64_t ow, float *out) {
+    const int64_t positions = oh * ow;
+    for (int64_t c = 0; c < op->channels / op->groups; ++c)
+        for (int64_t ky = 0; ky < op->kernel[0]; ++ky)
+            for (int64_t kx = 0; kx < op->kernel[1]; ++kx) {
+                float *row = out + ((c * op->kernel[0] + ky) * op->kernel[1] + kx) * positions;
+                for (int64_t y = 0; y < oh; ++y)
+                    for (int64_t k = 0; k < ow; ++k) {
+                        const int64_t iy = y * op->stride[0] - op->pad[0] + ky * op->dilation[0],
+                                      ix = k * op->stride[1] - op->pad[1] + kx * op->dilation[1];
+                        const bool inside = iy >= 0 && iy < op->height && ix >= 0 && ix < op->width;
+                        row[y * ow + k] = inside ? x[(c * op->height + iy) * op->width + ix] : 0;
+                    }
+            }
+}
+
+static vn_status_t convolution(const vn_schedule_t *s, float *const *in, float *out, bool *known, vn_error_t *err) {
+    const vn_sum_op_t *op = &s->op;
+    int64_t size[2];
+    for (int d = 0; d < 2; ++d) {
+        const int64_t image = d ? op->width : op->height;
+        size[d] = (image + op->pad[d] + op->pad[d + 2] - op->dilation[d] * (op->kernel[d] - 1) - 1) / op->stride[d] + 1;
+    }
+    const int64_t positions = size[0] * size[1], cg = op->channels / op->groups, og = op->filters / op->groups;
+    const int64_t depth = cg * op->kernel[0] * op->kernel[1], plane = cg * op->height * op->width;
+    float *columns = vn_alloc((size_t)(depth * positions) + 1, sizeof *columns),
+          *fresh = vn_alloc((size_t)(og * positions) + 1, sizeof *fresh);
+    vn_status_t st = columns && fresh ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory to apply a schedule");
+    for (int c = 0; c < s->n_classes && st == VN_OK; ++c) {
+        vn_replay_t *r;
+        if (!s->classes[c].tree) continue;
+        st = vn_replay_compile(s->classes[c].tree, &s->arithmetic, &r, err);
+        if (st != VN_OK) break;
+        for (int64_t z = 0; z < op->batch * op->groups && st == VN_OK; ++z) {
+            const int64_t g = z % op->groups, from = (z / op->groups * op->filters + g * og) * positions;
+            columns_of(op, in[0] + z * plane, size[0], size[1], columns);
+            const vn_plane_t w = {in[1] + g * og * depth, depth, 1}, x = {columns, positions, 1},
+                             bias = {in[2] ? in[2] + g * og : NULL, 1, 0};
+            st = vn_replay_product(r, og, positions, w, x, bias, fresh, positions, err);
+            if (st == VN_OK) take(s, c, from, og * positions, fresh, out, known);
+        }
+        vn_replay_free(r);
+    }
+    vn_free(columns);
+    vn_free(fresh);
+    return st;
+}
+
+vn_status_t vn_schedule_apply(const vn_schedule_t *s, int n_inputs, const vn_tensor_t *const *inputs, float *out, bool *known,
+                              vn_error_t *err) {
     float *in[3] = {0};
-    const bool is_product = s->op.kind == VN_SUM_MATMUL;
+    const bool is_conv = s->op.kind == VN_SUM_CONV, is_product = s->op.kind == VN_SUM_MATMUL || is_conv;
     if (!is_product && s->op.kind != VN_SUM_REDUCE_SUM)
-        return vn_fail(err, VN_ERR_UNSUPPORTED, "schedules of %s cannot be applied to given inputs in this build", vn_sum_kind_name(s->op.kind));
+        return vn_fail(err, VN_ERR_UNSUPPORTED, "schedules of %s cannot be applied to given inputs in this build",
+                       vn_sum_kind_name(s->op.kind));
     if (s->op.dtype == VN_F64) return vn_fail(err, VN_ERR_UNSUPPORTED, "schedules of f64 cannot be applied to given inputs in this build");
-    if (n_inputs < (is_product ? 2 : 1) || n_inputs > 3) return vn_fail(err, VN_ERR_USAGE, "%d inputs for a schedule of %s", n_inputs, vn_sum_kind_name(s->op.kind));
+    if (n_inputs < (is_product ? 2 : 1) || n_inputs > 3)
+        return vn_fail(err, VN_ERR_USAGE, "%d inputs for a schedule of %s", n_inputs, vn_sum_kind_name(s->op.kind));
     memset(known, 0, (size_t)s->outputs * sizeof *known);
     vn_status_t st = VN_OK;
     for (int k = 0; k < n_inputs && st == VN_OK; ++k) st = values_of(inputs[k], &in[k], err);
-    if (st == VN_OK) st = is_product ? product(s, in, out, known, err) : rows(s, in, out, known, err);
+    if (st == VN_OK && is_conv) st = convolution(s, in, out, known, err);
+    else if (st == VN_OK) st = is_product ? product(s, in, out, known, err) : rows(s, in, out, known, err);
     for (int k = 0; k < 3; ++k) vn_free(in[k]);
     return st;
 }

@@ -14,7 +14,7 @@ static const struct {
     vn_status_t (*reveal)(vn_reveal_run_t *r, vn_error_t *err);
 } kinds[VN_SUM_KIND_COUNT] = {
     [VN_SUM_MATMUL] = {"MatMul", vn_reveal_product},
-    [VN_SUM_CONV] = {"Conv", NULL},
+    [VN_SUM_CONV] = {"Conv", vn_reveal_conv},
     [VN_SUM_REDUCE_SUM] = {"ReduceSum", vn_reveal_rows},
     [VN_SUM_REDUCE_MEAN] = {"ReduceMean", vn_reveal_rows},
     [VN_SUM_REDUCE_L1] = {"ReduceL1", NULL},

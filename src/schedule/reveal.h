@@ -25,6 +25,7 @@ vn_status_t vn_reveal_product(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_rows(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_squares(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_scan(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_conv(vn_reveal_run_t *r, vn_error_t *err);
 
 /* ---- products ---- */
 

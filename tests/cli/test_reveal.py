@@ -54,6 +54,31 @@ def test_blocks_of_onnx_runtime():
     assert "chain(128) >> chain(72)" in text and "120000 of 120000 elements" in text
 
 
+@pytest.mark.parametrize("options,schedule", [
+    (["--channels", 8, "--filters", 6, "--kernel", "3x3", "--pad", 1, "--image", "9x7"], "72|0+9*8+8*1|A<9{S}"),
+    (["--channels", 8, "--filters", 6, "--groups", 2, "--kernel", "2x2", "--stride", 2, "--image", "8x8"], "16|0+2*8+8*1|A"),
+    (["--channels", 4, "--filters", 3, "--kernel", "3x3", "--dilation", 2, "--pad", "2x2x2x2", "--image", "9x9", "--bias"], None),
+    (["--channels", 16, "--filters", 5, "--kernel", "1x1", "--image", "4x5", "--constant-b"], "16|0+2*8+8*1|A")])
+def test_convolutions(options, schedule):
+    [found] = reveal("conv", "-b", "mutant,association=lanes8", *options)
+    assert found["coverage"] == 1 and (schedule is None or found["schedule"] == schedule)
+    assert schedule or found["schedule"].startswith("36+c|")
+
+
+@pytest.mark.parametrize("backend", ["ort", "openvino,precision=f32"])
+def test_real_convolutions_replay_to_the_bit(backend):
+    [found] = reveal("conv", "-b", backend, "--channels", 16, "--filters", 16, "--kernel", "3x3", "--pad", 1, "--image", "10x10", "--bias", "--constant-b",
+                     exits=(0, 3))
+    assert found["coverage"] == 1 or found["reason"], found
+
+
+@pytest.mark.parametrize("kind,schedule", [("cumsum", "90||S"), ("sumsquare", "90|0+12*8+8*1|A<@1{S}"), ("l2", "90|0+12*8+8*1|A<@1{S}"),
+                                           ("mean", "90|0+12*8+8*1|A<@1{S}"), ("averagepool", "90|0+12*8+8*1|A<@1{S}")])
+def test_rows(kind, schedule):
+    [found] = reveal(kind, "-b", "mutant,association=lanes8", "--m", 40, "--n", 90)
+    assert found["coverage"] == 1 and found["schedule"] == schedule
+
+
 def test_operands_are_measured():
     [found] = reveal("matmul", "-b", "mutant,operands=tf32-rz", "--m", 8, "--k", 60, "--n", 9, "--card", exits=(0, 3))
     assert "operands=tf32-rz" in found["arithmetic"]
