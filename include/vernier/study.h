@@ -67,9 +67,9 @@ typedef struct vn_reveal_request {
 } vn_reveal_request_t;
 typedef struct vn_reveal_result {
     vn_schedule_t *schedule;
-    vn_card_t *card; /* NULL: not asked, or no product */
+    vn_card_t *card;              /* NULL: not asked, or no product */
     char *identity, *environment; /* JSON of the back end */
-    int64_t loads;   /* models that were loaded */
+    int64_t loads;                /* models that were loaded */
 } vn_reveal_result_t;
 /**
  * Starts the back end, reads the schedule of one operator instance off it, and stops it.

@@ -158,7 +158,8 @@ static void finish_cut(int64_t bits, int kept, const double *total, const int64_
 }
 
 /* out[0..STRIP) = one group on top of c. */
-static void one_group(const vn_fused_unit_t *u, int n, const double *a, const double *b, int64_t ld, const double *c, int width, double *out) {
+static void one_group(const vn_fused_unit_t *u, int n, const double *a, const double *b, int64_t ld, const double *c, int width,
+                      double *out) {
     double total[STRIP], result[STRIP];
     int64_t largest[STRIP], slow[STRIP];
     const int64_t emin = vn_format_info(u->in)->emin;

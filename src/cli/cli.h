@@ -40,8 +40,12 @@ typedef struct vn_common {
     {"--json", NULL, VN_OPT_TEXT, &(c)->json, "FILE", "write the report as JSON (- = standard output)"},                                 \
         {"--allow", NULL, VN_OPT_TEXT, &(c)->allow, "LIST", "causes or verdicts that do not fail the run; what was allowed is listed"},  \
         {"--fail-on", NULL, VN_OPT_TEXT, &(c)->fail_on, "LIST", "verdicts, causes or notes that fail the run although they would pass"}, \
-        {"--effort",   NULL, VN_OPT_TEXT,                                                                                                \
-         &(c)->effort, "E",  "quick | normal (repeats each run) | deep (integer probes on all plain sums, and their schedules are read and replayed)"},   \
+        {"--effort",                                                                                                                     \
+         NULL,                                                                                                                           \
+         VN_OPT_TEXT,                                                                                                                    \
+         &(c)->effort,                                                                                                                   \
+         "E",                                                                                                                            \
+         "quick | normal (repeats each run) | deep (integer probes on all plain sums, and their schedules are read and replayed)"},      \
         {"--color", NULL, VN_OPT_TEXT, &(c)->color, "WHEN", "auto | always | never"},                                                    \
         {"--quiet", "-q", VN_OPT_FLAG, &(c)->quiet, NULL, "only the last line"},                                                         \
         {"--verbose", "-v", VN_OPT_FLAG, &(c)->verbose, NULL, "every row"}, {                                                            \

@@ -358,8 +358,10 @@ static const vn_op_t rows[] = {
     {"", "LogSoftmax", 13, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES | VN_OP_LEAN, "SOFTMAX-2", eval_log_softmax, infer, 0},
     {"", "Hardmax", 1, 12, VN_CLASS_EXACT, 0, "SOFTMAX-3", eval_hardmax, infer, 0},
     {"", "Hardmax", 13, 0, VN_CLASS_EXACT, 0, "SOFTMAX-3", eval_hardmax, infer, 0},
-    {"", "NegativeLogLikelihoodLoss", 12, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-4", vn_eval_nll_loss, vn_infer_loss, 0},
-    {"", "SoftmaxCrossEntropyLoss", 12, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-4", vn_eval_softmax_loss, vn_infer_loss, 0},
+    {"", "NegativeLogLikelihoodLoss", 12, 0, VN_CLASS_REDUCTION, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-4", vn_eval_nll_loss,
+     vn_infer_loss, 0},
+    {"", "SoftmaxCrossEntropyLoss", 12, 0, VN_CLASS_SOFTMAX, VN_OP_PROPAGATES | VN_OP_REFINES, "SOFTMAX-4", vn_eval_softmax_loss,
+     vn_infer_loss, 0},
 };
 
 const vn_family_t vn_family_softmax = {"softmax", rows, sizeof rows / sizeof *rows};

@@ -19,14 +19,14 @@ static void append(char *text, size_t size, const char *more) {
 /* What the arithmetic does to operands and sums is what the contract promises. */
 static bool in_contract(const vn_arithmetic_t *a, const vn_contract_t *c) {
     const vn_format_info_t *due = vn_format_info(c->accumulator), *have = vn_format_info(a->accumulator);
-    return a->operand[0] == VN_FMT_NONE && a->operand[1] == VN_FMT_NONE && a->rounding == VN_RNE && !a->narrow_every && a->initial == VN_FMT_NONE &&
-           !a->fused_bits && due && have && have->p >= due->p && (!a->daz || c->daz) && (!a->ftz || c->ftz) &&
+    return a->operand[0] == VN_FMT_NONE && a->operand[1] == VN_FMT_NONE && a->rounding == VN_RNE && !a->narrow_every &&
+           a->initial == VN_FMT_NONE && !a->fused_bits && due && have && have->p >= due->p && (!a->daz || c->daz) && (!a->ftz || c->ftz) &&
            (a->store == VN_FMT_NONE || (c->result == VN_FMT_NONE && a->store_rounding == VN_RNE));
 }
 
 /* Elements that equal the replay, of all that have one. */
-static vn_status_t compare(const vn_reveal_model_t *m, const vn_schedule_t *s, const vn_task_t *t, const vn_tensor_t *actual, int64_t *equal,
-                           int64_t *known, vn_error_t *err) {
+static vn_status_t compare(const vn_reveal_model_t *m, const vn_schedule_t *s, const vn_task_t *t, const vn_tensor_t *actual,
+                           int64_t *equal, int64_t *known, vn_error_t *err) {
     vn_tensor_t *in[VN_REVEAL_INPUTS] = {0}, *out = NULL;
     float *due = vn_alloc((size_t)s->outputs + 1, sizeof *due);
     bool *has = vn_alloc((size_t)s->outputs + 1, sizeof *has);
@@ -50,19 +50,22 @@ static vn_status_t compare(const vn_reveal_model_t *m, const vn_schedule_t *s, c
 static void conclude(const vn_schedule_t *s, const vn_contract_t *contract, int64_t equal, int64_t known, vn_finding_t *f) {
     char line[500], words[300];
     const char *text = s->n_classes > 0 && s->classes[0].text ? s->classes[0].text : "";
-    snprintf(f->schedule, sizeof f->schedule, "%s | %s | sched:%.12s%s", text, s->arithmetic_text, s->sha256, s->n_classes > 1 ? " (several classes)" : "");
-    snprintf(line, sizeof line, "schedule %.120s, %.80s: replayed %lld of %lld", text, s->arithmetic_text, (long long)equal, (long long)s->outputs);
+    snprintf(f->schedule, sizeof f->schedule, "%s | %s | sched:%.12s%s", text, s->arithmetic_text, s->sha256,
+             s->n_classes > 1 ? " (several classes)" : "");
+    snprintf(line, sizeof line, "schedule %.120s, %.80s: replayed %lld of %lld", text, s->arithmetic_text, (long long)equal,
+             (long long)s->outputs);
     append(f->rungs, sizeof f->rungs, line);
     if (equal < s->outputs || known < s->outputs || !in_contract(&s->arithmetic, contract)) return;
     if (f->verdict != VN_EXPLAINED && f->verdict != VN_SUSPECT) return;
     f->verdict = VN_REPLAYED;
     vn_schedule_words(text, words, sizeof words);
-    snprintf(f->words, sizeof f->words, "Every element equals the replay of the schedule that was read off the back end: %.200s, %.100s.", words,
-             s->arithmetic_text);
+    snprintf(f->words, sizeof f->words, "Every element equals the replay of the schedule that was read off the back end: %.200s, %.100s.",
+             words, s->arithmetic_text);
     f->cause[0] = '\0';
 }
 
-vn_status_t vn_study_replay(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, const vn_value_t *actual, vn_finding_t *f, vn_error_t *err) {
+vn_status_t vn_study_replay(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, const vn_value_t *actual, vn_finding_t *f,
+                            vn_error_t *err) {
     vn_sum_op_t op;
     vn_reveal_model_t m = {0};
     vn_schedule_t *schedule = NULL;

@@ -144,8 +144,8 @@ static char *copy_text(const char *text) {
     return copy;
 }
 
-vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_sum_op_t *op, const vn_reveal_options_t *o, vn_schedule_t **out,
-                         vn_card_t **card, int64_t *loads, vn_error_t *err) {
+vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_sum_op_t *op, const vn_reveal_options_t *o,
+                         vn_schedule_t **out, vn_card_t **card, int64_t *loads, vn_error_t *err) {
     session_t s = {.worker = w, .m = m};
     const vn_call_t call = {.run = run, .context = &s, .constant = m->constant};
     *out = NULL;

@@ -50,8 +50,8 @@ vn_status_t vn_reveal_model_task(const vn_model_t *model, const vn_node_t *node,
                                  vn_sum_op_t *op, vn_reveal_model_t *out, vn_error_t *err);
 
 /** Reveals on a worker that runs. *loads: models that were loaded, may be NULL. card: NULL, or where to put the arithmetic card of a product. */
-vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_sum_op_t *op, const vn_reveal_options_t *o, vn_schedule_t **out,
-                         vn_card_t **card, int64_t *loads, vn_error_t *err);
+vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_sum_op_t *op, const vn_reveal_options_t *o,
+                         vn_schedule_t **out, vn_card_t **card, int64_t *loads, vn_error_t *err);
 /** A tensor of the operator in the sum's layout: the way back of vn_layout_t. */
 vn_status_t vn_layout_undo(const vn_layout_t *l, const vn_tensor_t *t, vn_tensor_t **out, vn_error_t *err);
 

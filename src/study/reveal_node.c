@@ -10,7 +10,7 @@ typedef struct scene {
     const vn_model_t *model;
     const vn_node_t *node;
     const vn_inferred_value_t *const *value; /* by input of the node; NULL: not known */
-    const bool *frozen; /* by input: a weight; NULL: initialisers are */
+    const bool *frozen;                      /* by input: a weight; NULL: initialisers are */
     vn_sum_op_t *op;
     vn_reveal_model_t *m;
 } scene_t;
@@ -381,7 +381,8 @@ vn_status_t vn_reveal_model_task(const vn_model_t *model, const vn_node_t *node,
     for (int k = 0; st == VN_OK && k < node->n_inputs; ++k) {
         if (!inputs[k] || inputs[k]->kind != VN_VALUE_TENSOR) continue;
         const vn_tensor_t *t = inputs[k]->tensor;
-        held[k] = (vn_inferred_value_t){.kind = VN_TYPE_TENSOR, .dtype = t->dtype, .rank = t->rank, .value = (vn_value_t *)(uintptr_t)inputs[k]};
+        held[k] =
+            (vn_inferred_value_t){.kind = VN_TYPE_TENSOR, .dtype = t->dtype, .rank = t->rank, .value = (vn_value_t *)(uintptr_t)inputs[k]};
         memcpy(held[k].dims, t->dims, (size_t)t->rank * sizeof *t->dims);
         value[k] = &held[k];
     }

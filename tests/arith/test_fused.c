@@ -103,7 +103,9 @@ VN_TEST(fused, hardware_vectors) {
         VN_ASSERT(t, mismatches(t, w, &wrong) == more);
         wrong = *u;
         wrong.group = (u->group < w->n ? u->group : w->n) / 2;
-        if (mismatches(t, w, &wrong) != half) vn_test_fail(t, __FILE__, __LINE__, "%s %s %s: groups of %d: %d differ, not %d", device, in, out, wrong.group, mismatches(t, w, &wrong), half);
+        if (mismatches(t, w, &wrong) != half)
+            vn_test_fail(t, __FILE__, __LINE__, "%s %s %s: groups of %d: %d differ, not %d", device, in, out, wrong.group,
+                         mismatches(t, w, &wrong), half);
     }
     VN_ASSERT(t, config == CONFIGS);
     fclose(check);
