@@ -17,7 +17,7 @@ static const struct {
     [VN_SUM_CONV] = {"Conv", vn_reveal_conv},
     [VN_SUM_REDUCE_SUM] = {"ReduceSum", vn_reveal_rows},
     [VN_SUM_REDUCE_MEAN] = {"ReduceMean", vn_reveal_rows},
-    [VN_SUM_REDUCE_L1] = {"ReduceL1", NULL},
+    [VN_SUM_REDUCE_L1] = {"ReduceL1", vn_reveal_squares},
     [VN_SUM_SQUARE] = {"ReduceSumSquare", vn_reveal_squares},
     [VN_SUM_L2] = {"ReduceL2", vn_reveal_squares},
     [VN_SUM_LOG_SUM_EXP] = {"ReduceLogSumExp", NULL},

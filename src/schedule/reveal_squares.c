@@ -1,8 +1,8 @@
-/* reveal_squares.c -- ReduceSumSquare and ReduceL2: sums of non-negative terms, whose order no mask can show.
+/* reveal_squares.c -- ReduceSumSquare, ReduceL2 and ReduceL1: sums of non-negative terms, whose order no mask can show.
  *
  * Claim REVEAL-6: a row holds a term t at leaf T, whose square is exact, and units of 0.4 ulp(t^2) at two other leaves. If these meet before T they make 0.8 ulp
  * and round t^2 up, else each is lost by itself: the rooted triplet (T; i, j). One ulp of the sum must show in the output: t is chosen by
- * trial so that a single unit of 0.3 ulp moves nothing and one of 1.05 ulp does.
+ * trial so that a single unit of 0.3 ulp moves nothing and one of 1.05 ulp does. ReduceL1 is the same with |t| in place of t^2.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@ enum { CHECKS = 200, DRAWS = 6, PAIRS = 16, CANDIDATES = 64, DISTRIBUTIONS = 2 }
 typedef struct squares {
     vn_reveal_run_t *r;
     int32_t m, n;
+    bool plain;  /* ReduceL1: the terms are magnitudes */
     float *x;    /* [m*n] */
     double *out; /* [m] */
     const int32_t *row;
@@ -40,7 +41,10 @@ static vn_status_t run(squares_t *q, vn_error_t *err) {
 
 static float *row_of(squares_t *q, int32_t k) { return q->x + (int64_t)q->row[k] * q->n; }
 static void clear(squares_t *q) { memset(q->x, 0, (size_t)q->m * (size_t)q->n * sizeof *q->x); }
-static double ulp_of_square(float t) { return vn_ulp(VN_FMT_F32, (double)t * t); }
+/* The number whose term is `size` ulp of the term of t. */
+static float unit_of(const squares_t *q, float t, double size) {
+    return q->plain ? (float)(size * vn_ulp(VN_FMT_F32, t)) : (float)sqrt(size * vn_ulp(VN_FMT_F32, (double)t * t));
+}
 
 /* A term that shows one ulp of its square, tried on leaves 0 and 1 of single rows. *found false: none does. */
 static vn_status_t calibrate(squares_t *q, bool *found, vn_error_t *err) {
@@ -52,13 +56,13 @@ static vn_status_t calibrate(squares_t *q, bool *found, vn_error_t *err) {
         for (int s = 0; s < 3; ++s) {
             clear(q);
             row_of(q, 0)[0] = t;
-            row_of(q, 0)[1] = (float)sqrt(sizes[s] * ulp_of_square(t));
+            row_of(q, 0)[1] = unit_of(q, t, sizes[s]);
             VN_TRY(run(q, err));
             got[s] = q->out[q->row[0]];
         }
         if (got[1] != got[0] || got[2] == got[0]) continue;
         q->term = t;
-        q->unit = (float)sqrt(0.4 * ulp_of_square(t));
+        q->unit = unit_of(q, t, 0.4);
         q->still = got[0];
         *found = true;
     }
@@ -206,13 +210,14 @@ static vn_status_t replay(squares_t *q, const vn_classes_t *classes, vn_error_t 
         for (int64_t e = 0; e < (int64_t)q->m * q->n; ++e)
             q->x[e] = (float)(vn_rng_normal(&q->r->rng) * (d ? exp2((double)vn_rng_below(&q->r->rng, 25) - 12) : 1));
         st = run(q, err);
+        for (int64_t e = 0; q->plain && e < (int64_t)q->m * q->n; ++e) q->x[e] = fabsf(q->x[e]);
         for (int c = 0; c < classes->count && st == VN_OK; ++c) {
             vn_replay_t *r;
             const vn_plane_t x = {q->x, 1, q->n}, none = {0};
             if (!s->classes[c].tree) continue;
             st = vn_replay_compile(s->classes[c].tree, &s->arithmetic, &r, err);
             if (st != VN_OK) break;
-            st = vn_replay_terms(r, q->m, x, x, none, sums, err);
+            st = vn_replay_terms(r, q->m, x, q->plain ? none : x, none, sums, err);
             for (int32_t row = 0; row < q->m && st == VN_OK; ++row)
                 equal += classes->of[row] == c && q->out[row] == (double)finish(q, sums[row]);
             vn_replay_free(r);
@@ -253,7 +258,7 @@ static vn_status_t trees(squares_t *q, vn_classes_t *classes, vn_error_t *err) {
                           k->violation.what);
             continue;
         }
-        if (q->n > 1) VN_TRY(marks(q, &k->tree, &fma_used, err));
+        if (q->n > 1 && !q->plain) VN_TRY(marks(q, &k->tree, &fma_used, err));
         if (measured && fma_used != s->arithmetic.fma)
             vn_reveal_say(s->notes, sizeof s->notes, "class %d differs in its arithmetic", c + 1);
         if (!measured) s->arithmetic.fma = fma_used;
@@ -270,7 +275,7 @@ vn_status_t vn_reveal_squares(vn_reveal_run_t *r, vn_error_t *err) {
         return vn_fail(err, VN_ERR_UNSUPPORTED, "reveal: sums of squares of %s cannot be read; f32 can", vn_dtype_name(op->dtype));
     if (op->m < 1 || op->n < 1 || op->m > 1 << 22 || op->n > 1 << 22 || op->m * op->n > (int64_t)1 << 30)
         return vn_fail(err, VN_ERR_RANGE, "reveal: %lld rows of %lld terms", (long long)op->m, (long long)op->n);
-    squares_t q = {.r = r, .m = (int32_t)op->m, .n = (int32_t)op->n};
+    squares_t q = {.r = r, .m = (int32_t)op->m, .n = (int32_t)op->n, .plain = op->kind == VN_SUM_REDUCE_L1};
     r->s->arithmetic = vn_arithmetic_default(VN_FMT_F32);
     q.x = vn_alloc((size_t)q.m * (size_t)q.n, sizeof *q.x);
     vn_status_t st = q.x ? same_rows(&q, sig, &classes, err) : vn_fail(err, VN_ERR_NOMEM, "no memory for %d rows of %d", q.m, q.n);

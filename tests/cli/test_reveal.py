@@ -72,7 +72,7 @@ def test_real_convolutions_replay_to_the_bit(backend):
     assert found["coverage"] == 1 or found["reason"], found
 
 
-@pytest.mark.parametrize("kind,schedule", [("cumsum", "90||S"), ("sumsquare", "90|0+12*8+8*1|A<@1{S}"), ("l2", "90|0+12*8+8*1|A<@1{S}"),
+@pytest.mark.parametrize("kind,schedule", [("cumsum", "90||S"), ("sumsquare", "90|0+12*8+8*1|A<@1{S}"), ("l2", "90|0+12*8+8*1|A<@1{S}"), ("l1", "90|0+12*8+8*1|A<@1{S}"),
                                            ("mean", "90|0+12*8+8*1|A<@1{S}"), ("averagepool", "90|0+12*8+8*1|A<@1{S}")])
 def test_rows(kind, schedule):
     [found] = reveal(kind, "-b", "mutant,association=lanes8", "--m", 40, "--n", 90)
