@@ -9,6 +9,7 @@ static void close_all(vn_study_t *s) {
     for (int b = 0; s->backends && b < s->n_backends; ++b) {
         vn_bundle_free(&s->backends[b].ends);
         vn_worker_stop(s->backends[b].worker);
+        vn_study_forget_schedules(&s->backends[b]);
     }
     vn_free(s->backends);
     vn_free(s->values);

@@ -49,6 +49,9 @@ vn_status_t vn_reveal_model_node(const char *path, const char *node, int n_shape
 vn_status_t vn_reveal_model_task(const vn_model_t *model, const vn_node_t *node, const vn_value_t *const *inputs, const bool *frozen,
                                  vn_sum_op_t *op, vn_reveal_model_t *out, vn_error_t *err);
 
+/** There is a method for such operators, whatever their attributes. */
+bool vn_reveal_reads(const vn_node_t *n);
+
 /** Reveals on a worker that runs. *loads: models that were loaded, may be NULL. card: NULL, or where to put the arithmetic card of a product. */
 vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_sum_op_t *op, const vn_reveal_options_t *o,
                          vn_schedule_t **out, vn_card_t **card, int64_t *loads, vn_error_t *err);

@@ -310,6 +310,12 @@ static const struct {
     {"Attention", VN_SUM_ATTENTION, attention},
 };
 
+bool vn_reveal_reads(const vn_node_t *n) {
+    for (size_t k = 0; k < sizeof known / sizeof *known; ++k)
+        if (strcmp(known[k].op, n->op) == 0 && !*n->domain) return true;
+    return false;
+}
+
 /* Inputs that are no operands keep the value that the model gives them. */
 static vn_status_t fix_others(scene_t *s, vn_error_t *err) {
     vn_reveal_model_t *m = s->m;
@@ -343,7 +349,7 @@ static vn_status_t read_node(scene_t *s, vn_error_t *err) {
 vn_status_t vn_reveal_model_node(const char *path, const char *node, int n_shapes, const vn_shape_arg_t *shapes, uint64_t seed,
                                  vn_sum_op_t *op, vn_reveal_model_t *out, vn_error_t *err) {
     *out = (vn_reveal_model_t){0};
-    *op = (vn_sum_op_t){0};
+    memset(op, 0, sizeof *op);
     vn_bundle_t inputs = {0};
     vn_inferred_t inferred = {0};
     const vn_inferred_value_t **value = NULL;
@@ -372,7 +378,7 @@ vn_status_t vn_reveal_model_node(const char *path, const char *node, int n_shape
 vn_status_t vn_reveal_model_task(const vn_model_t *model, const vn_node_t *node, const vn_value_t *const *inputs, const bool *frozen,
                                  vn_sum_op_t *op, vn_reveal_model_t *out, vn_error_t *err) {
     *out = (vn_reveal_model_t){.model = model, .node = node};
-    *op = (vn_sum_op_t){0};
+    memset(op, 0, sizeof *op);
     const size_t n = (size_t)node->n_inputs + 1;
     const vn_inferred_value_t **value = vn_alloc(n, sizeof *value);
     vn_inferred_value_t *held = vn_alloc(n, sizeof *held);

@@ -23,6 +23,8 @@ typedef struct vn_backend {
     vn_bundle_t ends;           /* outputs of the unobserved run of the whole graph */
     int64_t probed, not_probed; /* operators that rung 8 asked, and those left out below effort deep */
     vn_alike_t alike[VN_ALIKE_KINDS];
+    struct vn_revealed *revealed; /* schedules that were read, for rung 9 */
+    int n_revealed;
 } vn_backend_t;
 
 /** One operator of the trajectory, isolated. Owns its inputs and refs. */
@@ -86,6 +88,7 @@ vn_status_t vn_study_probe(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, v
 /* replayed.c */
 /** Rung 9 for an isolated sum that was judged: its schedule is read and applied to these inputs. May change EXPLAINED or SUSPECT to REPLAYED. */
 vn_status_t vn_study_replay(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, const vn_value_t *actual, vn_finding_t *f, vn_error_t *err);
+void vn_study_forget_schedules(vn_backend_t *b);
 /* whole.c */
 vn_status_t vn_study_whole(vn_study_t *s, vn_backend_t *b, vn_error_t *err);
 
