@@ -435,15 +435,44 @@ static vn_status_t direction(vn_eval_t *e, const plan_t *p, const common_t *c, i
 
 /* ---- elements that float64 leaves open ---- */
 
+/* Where an element stands: in y (t, d, b) or (b, t, d), of states (d, b) or (b, d). */
+typedef struct place {
+    int64_t t, d, b, k;
+} place_t;
+
+static place_t place_of(const plan_t *p, const vn_refine_t *q, int64_t i) {
+    const int64_t B = p->batch, D = p->directions, row = q->at[i] / p->hidden;
+    return (place_t){.t = q->k > 0         ? 0
+                          : p->batch_first ? row / D % p->steps
+                                           : row / B / D,
+                     .d = p->batch_first ? row % D : row / B % D,
+                     .b = !p->batch_first ? row % B
+                          : q->k == 0     ? row / D / p->steps
+                                          : row / D,
+                     .k = q->at[i] % p->hidden};
+}
+
+/* Steps of each sample up to the last one that is asked for. Returns whether there are any. */
+static bool steps_asked(const plan_t *p, const vn_rnn_layer_t *l, int d, const vn_refine_t *q, int64_t *steps) {
+    bool any = false;
+    for (int64_t b = 0; b < p->batch; ++b) steps[b] = 0;
+    for (int64_t i = 0; i < q->n; ++i) {
+        const place_t at = place_of(p, q, i);
+        if (at.d != d) continue;
+        const int64_t all = l->lens[at.b], due = q->k > 0 ? all : (l->reverse ? all - 1 - at.t : at.t) + 1;
+        if (due > steps[at.b] && due <= all) steps[at.b] = due;
+        any = true;
+    }
+    return any;
+}
+
 /* Those of direction d among the elements that are asked for. */
 static void answer(const plan_t *p, int d, const vn_refine_t *q, const vn_sharp_t *y, const vn_sharp_t *h, const vn_sharp_t *c) {
-    const int64_t B = p->batch, H = p->hidden, D = p->directions;
+    const int64_t B = p->batch, H = p->hidden;
     for (int64_t i = 0; i < q->n; ++i) {
-        const int64_t k = q->at[i] % H, row = q->at[i] / H; /* (t, d, b) or (b, t, d); of states (d, b) or (b, d) */
-        const int64_t of = p->batch_first ? row % D : row / B % D, b = !p->batch_first ? row % B : q->k == 0 ? row / D / p->steps : row / D;
-        const int64_t t = q->k > 0 ? 0 : p->batch_first ? row / D % p->steps : row / B / D;
-        if (of != d) continue;
-        const vn_sharp_t *from = q->k == 0 ? &y[(t * B + b) * H + k] : q->k == 1 ? &h[b * H + k] : &c[b * H + k];
+        const place_t at = place_of(p, q, i);
+        if (at.d != d) continue;
+        const vn_sharp_t *from = q->k == 0 ? &y[(at.t * B + at.b) * H + at.k] : q->k == 1 ? &h[at.b * H + at.k] : &c[at.b * H + at.k];
         if (isfinite(from->e) && vn_quad_finite(from->v)) q->out[i] = (vn_exact_t){.value = from->v, .own = from->e};
     }
 }
@@ -452,18 +481,22 @@ static void answer(const plan_t *p, int d, const vn_refine_t *q, const vn_sharp_
 static vn_status_t refine(vn_eval_t *e, const plan_t *p, const common_t *c) {
     const int64_t n = p->batch * p->hidden;
     const size_t room = (size_t)(n > 0 ? n : 1);
-    vn_status_t s = VN_OK;
+    int64_t *steps = vn_alloc(room, sizeof *steps);
+    vn_status_t s = steps ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     for (int d = 0; d < p->directions && s == VN_OK; ++d) {
         const vn_rnn_layer_t l = layer_of(e, p, c, d);
-        if (l.h_format != VN_FMT_NONE || l.mid_format != VN_FMT_NONE || l.x_err) return VN_OK;
+        if (l.h_format != VN_FMT_NONE || l.mid_format != VN_FMT_NONE || l.x_err) break;
+        if (!steps_asked(p, &l, d, e->refine, steps)) continue;
         vn_sharp_t *y = vn_alloc(room * (size_t)(p->steps ? p->steps : 1), sizeof *y), *h = vn_alloc(room, sizeof *h),
                    *cell = l.kind == 'L' ? vn_alloc(room, sizeof *cell) : NULL;
-        s = y && h && (cell || l.kind != 'L') ? vn_rnn_exact(&l, y, h, cell) : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+        s = y && h && (cell || l.kind != 'L') ? vn_rnn_exact(&l, steps, vn_format_info(e->refine->format)->u, y, h, cell)
+                                              : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
         if (s == VN_OK) answer(p, d, e->refine, y, h, cell);
         vn_free(y);
         vn_free(h);
         vn_free(cell);
     }
+    vn_free(steps);
     return s;
 }
 

@@ -92,7 +92,11 @@ typedef struct vn_sharp {
     vn_quad_t v;
     double e;
 } vn_sharp_t;
-/** The value again, in twice the working precision (claim RNN-6); roundings to formats are not carried out. y is zeroed. Errors: NOMEM. */
-vn_status_t vn_rnn_exact(const vn_rnn_layer_t *l, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c);
+/**
+ * The first steps[b] steps of each sample again, in twice the working precision (claims RNN-6, RNN-7); roundings to formats are not carried out.
+ * y is zeroed; h and c are the states after these steps. hopeless: a relative error that decides nothing; where all states of a sample have at
+ * least that, its later steps are not carried out and have an error of Inf. Errors: NOMEM.
+ */
+vn_status_t vn_rnn_exact(const vn_rnn_layer_t *l, const int64_t *steps, double hopeless, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c);
 
 #endif

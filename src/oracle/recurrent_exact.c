@@ -5,29 +5,22 @@
  * these is less than one rounding of u = 2^-104, so errors are carried from step to step by the formulas of RNN-1 and RNN-2 with that u and
  * functions of one ulp. The carried numbers are doubles; 1 + 2^-40 per step covers their rounding and that slopes are taken at rounded arguments.
  */
+#include "oracle/recurrent_exact.h"
+
 #include <string.h>
 
-#include "oracle/dd.h"
-#include "oracle/recurrent.h"
 #include "tensor/clones.h"
 
 #define U 0x1p-104
 #define TINY 0x1p-1070
-#define ROOM (1 + 0x1p-40)
-
-/* Running sums of products, one per column: sum + lost in double-double, absolute sum, carried error. */
-typedef struct sums {
-    double *sum, *lost, *size, *err;
-} sums_t;
+#define ROOM VN_SHARP_ROOM
 
 typedef struct exact {
+    vn_sharp_layer_t base;
     const vn_rnn_layer_t *l;
-    int64_t width;
-    double *w, *r;                 /* [in, width], [hidden, width] */
-    double *hi, *lo, *err;         /* a vector as it enters a product: [max(in, hidden)] */
-    sums_t x, h, scaled;           /* [width] each, scaled: [hidden] of a GRU that resets before the product */
     vn_sharp_t *z, *rest, *r_gate; /* [hidden]: update gate, 1 - it, reset gate */
     vn_gate_rule_t rule;
+    double hopeless;
 } exact_t;
 
 /* ---- products ---- */
@@ -48,10 +41,10 @@ VN_CLONES static void add_doubt(int64_t n, const double *restrict row, double er
 }
 
 typedef struct product {
-    const exact_t *x;
+    const vn_sharp_layer_t *x;
     const double *turned; /* [terms, width] */
     int64_t terms, first;
-    const sums_t *out;
+    const vn_sharp_sums_t *out;
 } product_t;
 
 static void columns(void *ctx, int64_t begin, int64_t end) {
@@ -61,30 +54,31 @@ static void columns(void *ctx, int64_t begin, int64_t end) {
     for (int k = 0; k < 4; ++k) memset(planes[k] + begin, 0, (size_t)n * sizeof(double));
     for (int64_t i = 0; i < p->terms; ++i) {
         const double *row = p->turned + i * p->x->width + p->first + begin;
-        add_row(n, row, p->x->hi[i], p->x->lo[i], p->out->sum + begin, p->out->lost + begin, p->out->size + begin);
-        if (p->x->err[i] > 0) add_doubt(n, row, p->x->err[i], p->out->err + begin);
+        add_row(n, row, p->x->v.hi[i], p->x->v.lo[i], p->out->sum + begin, p->out->lost + begin, p->out->size + begin);
+        if (p->x->v.err[i] > 0) add_doubt(n, row, p->x->v.err[i], p->out->err + begin);
     }
 }
 
-/* The vector in hi, lo, err times columns [first, first + n) of the weights. */
-static void multiply(const exact_t *x, const double *turned, int64_t terms, int64_t first, int64_t n, const sums_t *out) {
+void vn_sharp_multiply(const vn_sharp_layer_t *x, const double *turned, int64_t terms, int64_t first, int64_t n,
+                       const vn_sharp_sums_t *out) {
     enum { COLUMNS = 128 };
     product_t p = {.x = x, .turned = turned, .terms = terms, .first = first, .out = out};
-    if ((double)n * (double)terms < 0x1p15) columns(&p, 0, n);
+    /* A few hundred thousand products are done before a thread has started. */
+    if ((double)n * (double)terms < 0x1p19) columns(&p, 0, n);
     else vn_parallel(n, COLUMNS, columns, &p);
 }
 
 static void vector(exact_t *x, const vn_sharp_t *from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-        x->hi[i] = (double)from[i].v;
-        x->lo[i] = (double)(from[i].v - x->hi[i]);
-        x->err[i] = from[i].e;
+        x->base.v.hi[i] = (double)from[i].v;
+        x->base.v.lo[i] = (double)(from[i].v - x->base.v.hi[i]);
+        x->base.v.err[i] = from[i].e;
     }
 }
 
-static vn_quad_t value(const sums_t *p, int64_t j) { return (vn_quad_t)p->sum[j] + p->lost[j]; }
+static vn_quad_t value(const vn_sharp_sums_t *p, int64_t j) { return (vn_quad_t)p->sum[j] + p->lost[j]; }
 
-static double doubt(const sums_t *p, int64_t j, int64_t terms) {
+static double doubt(const vn_sharp_sums_t *p, int64_t j, int64_t terms) {
     if (!(p->size[j] < 0x1p960)) return INFINITY;
     return 2 * vn_dd_dot_own(terms, p->size[j]) + p->err[j] * ROOM;
 }
@@ -152,11 +146,11 @@ static vn_sharp_t gate(const exact_t *x, int k, vn_sharp_t argument) {
 /* Products and bias of gate g that come from x, and from h. */
 static vn_sharp_t from_x(const exact_t *x, int g, int64_t k) {
     const int64_t at = g * x->l->hidden + k;
-    const vn_sharp_t p = {value(&x->x, at), doubt(&x->x, at, x->l->in)};
+    const vn_sharp_t p = {value(&x->base.x, at), doubt(&x->base.x, at, x->l->in)};
     return add(p, (vn_sharp_t){.v = x->l->wb ? x->l->wb[at] : 0});
 }
 
-static vn_sharp_t from_h(const exact_t *x, const sums_t *sums, int64_t place, int g, int64_t k) {
+static vn_sharp_t from_h(const exact_t *x, const vn_sharp_sums_t *sums, int64_t place, int g, int64_t k) {
     const vn_sharp_t p = {value(sums, place), doubt(sums, place, x->l->hidden)};
     return add(p, (vn_sharp_t){.v = x->l->rb ? x->l->rb[g * x->l->hidden + k] : 0});
 }
@@ -164,7 +158,7 @@ static vn_sharp_t from_h(const exact_t *x, const sums_t *sums, int64_t place, in
 static vn_sharp_t argument(const exact_t *x, int g, int64_t k, const vn_sharp_t *peep_of) {
     static const int order[4] = {0, 1, 2, 0}; /* peepholes stand as i o f */
     const vn_rnn_layer_t *l = x->l;
-    vn_sharp_t z = add(from_x(x, g, k), from_h(x, &x->h, g * l->hidden + k, g, k));
+    vn_sharp_t z = add(from_x(x, g, k), from_h(x, &x->base.h, g * l->hidden + k, g, k));
     if (l->peep && peep_of) z = add(z, mul((vn_sharp_t){.v = l->peep[order[g] * l->hidden + k]}, *peep_of));
     return z;
 }
@@ -196,39 +190,109 @@ static void gru(exact_t *x, vn_sharp_t *h) {
     if (!l->linear_before_reset) {
         for (int64_t k = 0; k < H; ++k) x->r_gate[k] = mul(x->r_gate[k], h[k]);
         vector(x, x->r_gate, H);
-        multiply(x, x->r, H, HIDDEN * H, H, &x->scaled);
+        vn_sharp_multiply(&x->base, x->base.r, H, HIDDEN * H, H, &x->base.scaled);
     }
     for (int64_t k = 0; k < H; ++k) {
-        const vn_sharp_t rest =
-            l->linear_before_reset ? mul(x->r_gate[k], from_h(x, &x->h, HIDDEN * H + k, HIDDEN, k)) : from_h(x, &x->scaled, k, HIDDEN, k);
+        const vn_sharp_t rest = l->linear_before_reset ? mul(x->r_gate[k], from_h(x, &x->base.h, HIDDEN * H + k, HIDDEN, k))
+                                                       : from_h(x, &x->base.scaled, k, HIDDEN, k);
         const vn_sharp_t candidate = gate(x, 1, add(from_x(x, HIDDEN, k), rest));
         h[k] = add(mul(x->rest[k], candidate), mul(x->z[k], h[k]));
     }
 }
 
-/* One sample, all its steps. */
-static void sample(exact_t *x, int64_t b, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c) {
+/* ---- samples ---- */
+
+/* The input of a step and its product. */
+static void take_input(vn_sharp_layer_t *x, int64_t t, int64_t b) {
+    const vn_rnn_layer_t *l = x->l;
+    memcpy(x->v.hi, l->x + (t * l->batch + b) * l->in, (size_t)l->in * sizeof(double));
+    memset(x->v.lo, 0, (size_t)l->in * sizeof(double));
+    memset(x->v.err, 0, (size_t)l->in * sizeof(double));
+    vn_sharp_multiply(x, x->w, l->in, 0, x->width, &x->x);
+}
+
+static int64_t time_of(const vn_rnn_layer_t *l, int64_t b, int64_t step) { return l->reverse ? l->lens[b] - 1 - step : step; }
+
+/* The state that was returned before the step at t. */
+static const double *returned(const vn_rnn_layer_t *l, int64_t b, int64_t t) {
+    return l->given + ((l->reverse ? t + 1 : t - 1) * l->batch + b) * l->hidden;
+}
+
+/* No state is known to within `hopeless` of it. */
+static bool lost(const vn_sharp_t *h, int64_t n, double hopeless) {
+    for (int64_t k = 0; k < n; ++k)
+        if (h[k].e == 0 || h[k].e < hopeless * fabs((double)h[k].v)) return false;
+    return n > 0;
+}
+
+static void void_of(vn_sharp_t *x, int64_t n) {
+    for (int64_t k = 0; k < n; ++k) x[k] = (vn_sharp_t){.e = INFINITY};
+}
+
+/* Nothing is said of the steps from `step` on. */
+static void give_up(const vn_rnn_layer_t *l, int64_t b, int64_t step, int64_t steps, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c) {
+    if (step >= steps) return;
+    for (; step < steps; ++step) void_of(y + (time_of(l, b, step) * l->batch + b) * l->hidden, l->hidden);
+    void_of(h, l->hidden);
+    if (c) void_of(c, l->hidden);
+}
+
+/* Steps of one sample. */
+static void sample(exact_t *x, int64_t b, int64_t steps, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c) {
     const vn_rnn_layer_t *l = x->l;
     const int64_t H = l->hidden;
     for (int64_t k = 0; k < H; ++k) {
         h[k] = (vn_sharp_t){.v = l->h0 ? l->h0[b * H + k] : 0};
         if (c) c[k] = (vn_sharp_t){.v = l->c0 ? l->c0[b * H + k] : 0};
     }
-    for (int64_t step = 0; step < l->lens[b]; ++step) {
-        const int64_t t = l->reverse ? l->lens[b] - 1 - step : step, before = l->reverse ? t + 1 : t - 1;
-        for (int64_t k = 0; k < H && l->given && step > 0; ++k) h[k] = (vn_sharp_t){.v = l->given[(before * l->batch + b) * H + k]};
-        memcpy(x->hi, l->x + (t * l->batch + b) * l->in, (size_t)l->in * sizeof(double));
-        memset(x->lo, 0, (size_t)l->in * sizeof(double));
-        memset(x->err, 0, (size_t)l->in * sizeof(double));
-        multiply(x, x->w, l->in, 0, x->width, &x->x);
+    bool known = true;
+    int64_t step = 0;
+    for (; step < steps && known; ++step) {
+        const int64_t t = time_of(l, b, step);
+        for (int64_t k = 0; k < H && l->given && step > 0; ++k) h[k] = (vn_sharp_t){.v = returned(l, b, t)[k]};
+        take_input(&x->base, t, b);
         vector(x, h, H);
-        multiply(x, x->r, H, 0, x->width, &x->h);
+        vn_sharp_multiply(&x->base, x->base.r, H, 0, x->base.width, &x->base.h);
         if (l->kind == 'L') lstm(x, h, c);
         if (l->kind == 'G') gru(x, h);
         for (int64_t k = 0; k < H && l->kind == 'R'; ++k) h[k] = gate(x, 0, argument(x, 0, k, NULL));
         for (int64_t k = 0; k < H; ++k) h[k].e *= ROOM;
         memcpy(y + (t * l->batch + b) * H, h, (size_t)H * sizeof *h);
+        known = (l->given && !c) || !lost(h, H, x->hopeless);
     }
+    give_up(l, b, step, steps, y, h, c);
+}
+
+static void put(const vn_sharp_plane_t *from, int64_t n, vn_sharp_t *to) {
+    for (int64_t k = 0; k < n; ++k) to[k] = (vn_sharp_t){.v = (vn_quad_t)from->hi[k] + from->lo[k], .e = from->err[k]};
+}
+
+static void begin_at(vn_sharp_plane_t p, const double *from, int64_t n) {
+    memset(p.lo, 0, (size_t)n * sizeof *p.lo);
+    memset(p.err, 0, (size_t)n * sizeof *p.err);
+    for (int64_t k = 0; k < n; ++k) p.hi[k] = from ? from[k] : 0;
+}
+
+/* The same a row at a time; rows: the states, then the scratch of a step. */
+static void plain_sample(exact_t *x, int64_t b, int64_t steps, double *rows, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c) {
+    const vn_rnn_layer_t *l = x->l;
+    const int64_t H = l->hidden;
+    const vn_sharp_plane_t hp = {rows, rows + H, rows + 2 * H}, cp = {rows + 3 * H, rows + 4 * H, rows + 5 * H};
+    begin_at(hp, l->h0 ? l->h0 + b * H : NULL, H);
+    begin_at(cp, l->c0 ? l->c0 + b * H : NULL, H);
+    bool known = true;
+    int64_t step = 0;
+    for (; step < steps && known; ++step) {
+        const int64_t t = time_of(l, b, step);
+        if (l->given && step > 0) begin_at(hp, returned(l, b, t), H);
+        take_input(&x->base, t, b);
+        vn_sharp_plain_step(&x->base, rows + 6 * H, hp, cp);
+        put(&hp, H, y + (t * l->batch + b) * H);
+        known = (l->given && !c) || !lost(y + (t * l->batch + b) * H, H, x->hopeless);
+    }
+    put(&hp, H, h);
+    if (c) put(&cp, H, c);
+    give_up(l, b, step, steps, y, h, c);
 }
 
 static double *turned(const double *w, int64_t width, int64_t terms, bool already) {
@@ -240,23 +304,31 @@ static double *turned(const double *w, int64_t width, int64_t terms, bool alread
     return y;
 }
 
-vn_status_t vn_rnn_exact(const vn_rnn_layer_t *l, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c) {
-    exact_t x = {.l = l, .width = l->gates * l->hidden};
+vn_status_t vn_rnn_exact(const vn_rnn_layer_t *l, const int64_t *steps, double hopeless, vn_sharp_t *y, vn_sharp_t *h, vn_sharp_t *c) {
+    exact_t x = {.base = {.l = l, .width = l->gates * l->hidden}, .l = l, .hopeless = hopeless};
+    vn_sharp_layer_t *e = &x.base;
     x.rule = (vn_gate_rule_t){.u = U, .eta = 0, .t_tanh = 1, .t_sigmoid = 1, .t_exp = 1, .log_max = INFINITY};
-    double **const planes[] = {&x.x.sum, &x.x.lost, &x.x.size, &x.x.err, &x.h.sum, &x.h.lost, &x.h.size, &x.h.err};
-    double **const others[] = {&x.scaled.sum, &x.scaled.lost, &x.scaled.size, &x.scaled.err, &x.hi, &x.lo, &x.err};
+    double **const planes[] = {&e->x.sum, &e->x.lost, &e->x.size, &e->x.err, &e->h.sum, &e->h.lost, &e->h.size, &e->h.err};
+    double **const others[] = {&e->scaled.sum, &e->scaled.lost, &e->scaled.size, &e->scaled.err, &e->v.hi, &e->v.lo, &e->v.err};
     const size_t most = (size_t)(l->in > l->hidden ? l->in : l->hidden) + 1;
-    bool good = (x.w = turned(l->w, x.width, l->in, l->w_turned)) != NULL;
-    good &= (x.r = turned(l->r, x.width, l->hidden, l->w_turned)) != NULL;
-    for (int k = 0; k < 8; ++k) good &= (*planes[k] = vn_alloc((size_t)x.width + 1, sizeof(double))) != NULL;
+    const bool plain = vn_sharp_is_plain(l);
+    double *rows = plain ? vn_alloc(most, (VN_SHARP_ROWS + 6) * sizeof *rows) : NULL;
+    bool good = (e->w = turned(l->w, e->width, l->in, l->w_turned)) != NULL;
+    good &= (e->r = turned(l->r, e->width, l->hidden, l->w_turned)) != NULL;
+    for (int k = 0; k < 8; ++k) good &= (*planes[k] = vn_alloc((size_t)e->width + 1, sizeof(double))) != NULL;
     for (int k = 0; k < 7; ++k) good &= (*others[k] = vn_alloc(most, sizeof(double))) != NULL;
     x.z = vn_alloc(most, sizeof *x.z);
     x.rest = vn_alloc(most, sizeof *x.rest);
     x.r_gate = vn_alloc(most, sizeof *x.r_gate);
-    good &= x.z && x.rest && x.r_gate;
-    for (int64_t b = 0; b < l->batch && good; ++b) sample(&x, b, y, h + b * l->hidden, c ? c + b * l->hidden : NULL);
-    vn_free(x.w);
-    vn_free(x.r);
+    good &= x.z && x.rest && x.r_gate && (rows || !plain);
+    for (int64_t b = 0; b < l->batch && good; ++b) {
+        vn_sharp_t *hb = h + b * l->hidden, *cb = c ? c + b * l->hidden : NULL;
+        if (plain) plain_sample(&x, b, steps[b], rows, y, hb, cb);
+        else sample(&x, b, steps[b], y, hb, cb);
+    }
+    vn_free(rows);
+    vn_free(e->w);
+    vn_free(e->r);
     for (int k = 0; k < 8; ++k) vn_free(*planes[k]);
     for (int k = 0; k < 7; ++k) vn_free(*others[k]);
     vn_free(x.z);

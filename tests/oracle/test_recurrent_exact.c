@@ -10,9 +10,9 @@ enum { T = 5, B = 2, I = 4, H = 3, MAX_D = 2, MAX_G = 4, MAX_T = 60, BITS = 400 
 typedef struct net {
     char kind; /* R, G, L */
     int gates, dirs, steps;
-    bool reset_after, reverse, batch_first, couple; /* couple: input_forget */
-    const char *activation;                         /* of an RNN; NULL: Tanh */
-    double alpha, beta, clip;                       /* clip 0: none */
+    bool reset_after, reverse, batch_first, couple, plain; /* couple: input_forget; plain: an LSTM without peepholes */
+    const char *activation;                                /* of an RNN; NULL: Tanh */
+    double alpha, beta, clip;                              /* clip 0: none */
     double x[MAX_T * B * I], w[MAX_D * MAX_G * H * I], r[MAX_D * MAX_G * H * H], b[MAX_D * 2 * MAX_G * H], h0[MAX_D * B * H],
         c0[MAX_D * B * H], p[MAX_D * 3 * H];
     int64_t len[B];
@@ -95,7 +95,7 @@ static void gate(mpfr_t y, const net_t *n, int d, int g, int k, const double *x,
 }
 
 static void lstm(const net_t *n, int d, int k, const double *x, mpfr_t *h, mpfr_t c, mpfr_t y, mpfr_t *s) {
-    const mpfr_t *peep = (const mpfr_t *)(const void *)c;
+    const mpfr_t *peep = n->plain ? NULL : (const mpfr_t *)(const void *)c;
     gate(s[0], n, d, 0, k, x, h, peep);
     if (n->couple) mpfr_ui_sub(s[1], 1, s[0], MPFR_RNDN);
     else gate(s[1], n, d, 2, k, x, h, peep);
@@ -202,7 +202,9 @@ static vn_model_t *model(vn_test_t *t, const net_t *n, vn_dtype_t type, one_node
                             : n->kind == 'G' ? "GRU"
                                              : "LSTM",
                       .version = 14,
-                      .n_in = n->kind == 'L' ? 8 : 6,
+                      .n_in = n->kind != 'L' ? 6
+                              : n->plain     ? 7
+                                             : 8,
                       .n_out = n->kind == 'L' ? 3 : 2,
                       .want = VN_WANT_BOUND,
                       .attrs = {{"direction", ONE_TEXT, 0,
@@ -222,8 +224,8 @@ static vn_model_t *model(vn_test_t *t, const net_t *n, vn_dtype_t type, one_node
     c->in[3] = twin_tensor(t, type, TWIN_DIMS(D, 2 * G * H), n->b);
     c->in[4] = one_ints(t, VN_I32, B, n->len);
     c->in[5] = twin_tensor(t, type, TWIN_DIMS(s0, s1, H), n->h0);
-    if (n->kind == 'L')
-        c->in[6] = twin_tensor(t, type, TWIN_DIMS(s0, s1, H), n->c0), c->in[7] = twin_tensor(t, type, TWIN_DIMS(D, 3 * H), n->p);
+    if (n->kind == 'L') c->in[6] = twin_tensor(t, type, TWIN_DIMS(s0, s1, H), n->c0);
+    if (c->n_in == 8) c->in[7] = twin_tensor(t, type, TWIN_DIMS(D, 3 * H), n->p);
     vn_model_t *m = one_model(t, c);
     vn_node_t *node = &m->graph->nodes[0];
     const vn_string_t text[2] = {{.text = (char *)(uintptr_t)n->activation, .length = n->activation ? strlen(n->activation) : 0},
@@ -294,6 +296,7 @@ static net_t layer(int i) {
                    .reset_after = i / 6 % 2,
                    .batch_first = i / 6 % 2,
                    .couple = i % 3 == 2 && i / 6 % 2,
+                   .plain = i % 4 < 2,
                    .clip = i / 3 % 4 == 3 ? 1.5 : 0};
 }
 
@@ -302,6 +305,26 @@ VN_TEST(recurrent_exact, f64_is_rounded_once) {
     twin_t w = twin_new();
     int64_t again = 0;
     for (int i = 0; i < 12; ++i) hold(t, &rng, layer(i), VN_F64, 0.5, &w, &again);
+    VN_ASSERT_GT(t, again, 500);
+    twin_free(&w);
+}
+
+/* Gates of sigmoid and tanh only go a row at a time (claim RNN-7). */
+VN_TEST(recurrent_exact, rows_of_plain_gates) {
+    static const char *const functions[] = {NULL, "Sigmoid"};
+    vn_rng_t rng = vn_test_rng(t);
+    twin_t w = twin_new();
+    int64_t again = 0;
+    for (int i = 0; i < 12; ++i) {
+        net_t n = layer(i);
+        n.plain = true;
+        n.couple = false;
+        n.clip = 0;
+        if (n.kind == 'R') n.activation = functions[i / 3 % 2];
+        hold(t, &rng, n, VN_F64, i < 6 ? 0.5 : 8, &w, &again);
+        n.steps = 40;
+        hold(t, &rng, n, VN_F32, i < 6 ? 0.5 : 12, &w, NULL);
+    }
     VN_ASSERT_GT(t, again, 500);
     twin_free(&w);
 }
@@ -355,5 +378,6 @@ VN_TEST(recurrent_exact, steps_from_returned_states) {
     twin_free(&w);
 }
 
-VN_TEST_MAIN(VN_CASE(recurrent_exact, f64_is_rounded_once), VN_CASE(recurrent_exact, activations),
-             VN_CASE(recurrent_exact, long_unstable_sequences_of_f32), VN_CASE(recurrent_exact, steps_from_returned_states))
+VN_TEST_MAIN(VN_CASE(recurrent_exact, f64_is_rounded_once), VN_CASE(recurrent_exact, rows_of_plain_gates),
+             VN_CASE(recurrent_exact, activations), VN_CASE(recurrent_exact, long_unstable_sequences_of_f32),
+             VN_CASE(recurrent_exact, steps_from_returned_states))
