@@ -162,6 +162,9 @@ typedef struct vn_terms vn_terms_t;
 VN_API vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_value_t *const *inputs, const vn_contract_t *c,
                                  vn_terms_t **out, vn_error_t *err);
 VN_API vn_status_t vn_terms_get(vn_terms_t *t, int k, int64_t element, double *out, int64_t max, int64_t *n, vn_error_t *err);
+/** What becomes of the sum: itself up to a factor that all elements share (1/n of a mean), its square root, its logarithm. */
+typedef enum vn_terms_after { VN_AFTER_FACTOR, VN_AFTER_ROOT, VN_AFTER_LOG } vn_terms_after_t;
+VN_API vn_terms_after_t vn_terms_after(const vn_terms_t *t);
 VN_API void vn_terms_close(vn_terms_t *t);
 
 /** What vn_oracle_trajectory shows of each node that runs, bodies included, in order of execution. Borrowed for the call. */

@@ -45,6 +45,10 @@ static vn_status_t sample_of(const vn_arith_t *a, sample_t *s, vn_error_t *err) 
     vn_error_t why;
     const vn_status_t opened = vn_terms_open(q->model, q->node, q->inputs, q->contract, &terms, &why);
     if (opened != VN_OK) return opened == VN_ERR_NOMEM ? vn_fail(err, opened, "no memory") : VN_OK;
+    if (vn_terms_after(terms) != VN_AFTER_FACTOR) { /* the sum itself does not show */
+        vn_terms_close(terms);
+        return VN_OK;
+    }
     s->divisor = vn_arith_is(a, "ReduceMean") || vn_arith_is(a, "GlobalAveragePool");
     s->bias = (vn_arith_is(a, "Gemm") || vn_arith_is(a, "Conv")) && vn_arith_operand(a, 2);
     s->pool = vn_alloc(ALL_TERMS, sizeof *s->pool);

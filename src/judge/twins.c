@@ -2,7 +2,7 @@
  *
  * Independence of roundings fails for few distinct values, exact products, stagnation (bounds.md, calculus 4 and findings 21-24): then the
  * errors of *correct* orders exceed the model. Claim TWIN-1: sigma is taken as max(model, twin rms), so an output that a correct order of
- * this very data would produce is not called odd.
+ * this very data would produce is not called odd. What follows the sum (a factor, a root, a logarithm) is carried in first order.
  */
 #include <math.h>
 #include <string.h>
@@ -57,6 +57,16 @@ static double factor_of(const vn_ref_t *r, const int64_t *at, int64_t n, const d
     return fabs(factor);
 }
 
+/* Errors of the sums -> errors of the results, by the slope of what follows: 1/(2y) of a root, 1/sum of a logarithm. */
+static void carry(const vn_ref_t *r, vn_terms_after_t after, const int64_t *at, int64_t n, const double *sums, const double *sizes,
+                  double (*errors)[VN_TWIN_ORDERS]) {
+    const double factor = after == VN_AFTER_FACTOR ? factor_of(r, at, n, sums, sizes) : 1;
+    for (int64_t i = 0; i < n; ++i) {
+        const double y = r->value[at[i]], slope = after == VN_AFTER_ROOT ? 0.5 / y : after == VN_AFTER_LOG ? 1 / sums[i] : factor;
+        for (int o = 0; o < VN_TWIN_ORDERS; ++o) errors[i][o] = isfinite(slope) ? errors[i][o] * slope : 0;
+    }
+}
+
 vn_status_t vn_twin_errors(const vn_case_t *c, const int64_t *at, int64_t n, double (*errors)[VN_TWIN_ORDERS], bool *known,
                            vn_error_t *err) {
     static double (*const orders[VN_TWIN_ORDERS])(vn_format_t, const double *, int64_t) = {sequential, reversed, lanes, blocks};
@@ -97,9 +107,7 @@ vn_status_t vn_twin_errors(const vn_case_t *c, const int64_t *at, int64_t n, dou
         for (int o = 0; o < VN_TWIN_ORDERS; ++o) errors[i][o] = orders[o](f, x, terms) - exact;
     }
     *known = *known && s == VN_OK;
-    const double factor = *known ? factor_of(c->ref, at, n, sums, sizes) : 1;
-    for (int64_t i = 0; *known && i < n; ++i)
-        for (int o = 0; o < VN_TWIN_ORDERS; ++o) errors[i][o] *= factor;
+    if (*known) carry(c->ref, vn_terms_after(t), at, n, sums, sizes, errors);
     vn_free(sums);
     vn_free(sizes);
     vn_free(x);

@@ -6,25 +6,29 @@
 static const struct {
     const char *domain, *name;
     vn_terms_fn fn;
+    vn_terms_after_t after;
 } table[] = {
-    {"", "MatMul", vn_terms_matmul},
-    {"com.microsoft", "FusedMatMul", vn_terms_matmul},
-    {"", "Gemm", vn_terms_gemm},
-    {"", "Conv", vn_terms_conv},
-    {"", "ConvTranspose", vn_terms_conv_transpose},
-    {"", "Einsum", vn_terms_einsum},
-    {"", "ReduceSum", vn_terms_reduce},
-    {"", "ReduceL1", vn_terms_reduce},
-    {"", "ReduceSumSquare", vn_terms_reduce},
-    {"", "ReduceMean", vn_terms_reduce},
-    {"", "GlobalAveragePool", vn_terms_global_pool},
-    {"", "CumSum", vn_terms_cumsum},
+    {"", "MatMul", vn_terms_matmul, VN_AFTER_FACTOR},
+    {"com.microsoft", "FusedMatMul", vn_terms_matmul, VN_AFTER_FACTOR},
+    {"", "Gemm", vn_terms_gemm, VN_AFTER_FACTOR},
+    {"", "Conv", vn_terms_conv, VN_AFTER_FACTOR},
+    {"", "ConvTranspose", vn_terms_conv_transpose, VN_AFTER_FACTOR},
+    {"", "Einsum", vn_terms_einsum, VN_AFTER_FACTOR},
+    {"", "ReduceSum", vn_terms_reduce, VN_AFTER_FACTOR},
+    {"", "ReduceL1", vn_terms_reduce, VN_AFTER_FACTOR},
+    {"", "ReduceSumSquare", vn_terms_reduce, VN_AFTER_FACTOR},
+    {"", "ReduceMean", vn_terms_reduce, VN_AFTER_FACTOR},
+    {"", "ReduceL2", vn_terms_reduce, VN_AFTER_ROOT},
+    {"", "ReduceLogSum", vn_terms_reduce, VN_AFTER_LOG},
+    {"", "GlobalAveragePool", vn_terms_global_pool, VN_AFTER_FACTOR},
+    {"", "CumSum", vn_terms_cumsum, VN_AFTER_FACTOR},
 };
 
-static vn_terms_fn find(const vn_node_t *n) {
+/* -1: no plain sum. */
+static int find(const vn_node_t *n) {
     for (size_t i = 0; i < sizeof table / sizeof *table; ++i)
-        if (strcmp(table[i].domain, n->domain) == 0 && strcmp(table[i].name, n->op) == 0) return table[i].fn;
-    return NULL;
+        if (strcmp(table[i].domain, n->domain) == 0 && strcmp(table[i].name, n->op) == 0) return (int)i;
+    return -1;
 }
 
 struct vn_terms {
@@ -32,6 +36,7 @@ struct vn_terms {
     vn_eval_t e;
     vn_contract_t contract, resolved;
     vn_terms_fn fn;
+    vn_terms_after_t after;
     vn_arg_t *in;
     vn_tensor_t **contiguous;
     vn_ref_t *out;
@@ -41,8 +46,8 @@ vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_valu
                           vn_terms_t **out, vn_error_t *err) {
     *out = NULL;
     const int64_t version = vn_model_opset(m, n->domain);
-    const vn_terms_fn fn = find(n);
-    if (!fn) return vn_fail(err, VN_ERR_UNSUPPORTED, "%s is no plain sum", n->op);
+    const int row = find(n);
+    if (row < 0) return vn_fail(err, VN_ERR_UNSUPPORTED, "%s is no plain sum", n->op);
     vn_terms_t *t = vn_alloc(1, sizeof *t);
     const size_t ni = (size_t)n->n_inputs + 1;
     if (!t || !(t->in = vn_alloc(ni, sizeof *t->in)) || !(t->contiguous = vn_alloc(ni, sizeof *t->contiguous)) ||
@@ -50,7 +55,8 @@ vn_status_t vn_terms_open(const vn_model_t *m, const vn_node_t *n, const vn_valu
         vn_terms_close(t);
         return vn_fail(err, VN_ERR_NOMEM, "no memory");
     }
-    t->fn = fn;
+    t->fn = table[row].fn;
+    t->after = table[row].after;
     t->contract = *c;
     t->run = (vn_oracle_run_t){.model = m, .contract = &t->contract, .opsets = m->opsets, .n_opsets = m->n_opsets, .prefix = ""};
     t->e = (vn_eval_t){.model = m,
@@ -86,6 +92,8 @@ vn_status_t vn_terms_get(vn_terms_t *t, int k, int64_t element, double *out, int
     *n = 0;
     return t->fn(&t->e, k, element, out, max, n);
 }
+
+vn_terms_after_t vn_terms_after(const vn_terms_t *t) { return t->after; }
 
 void vn_terms_close(vn_terms_t *t) {
     if (!t) return;

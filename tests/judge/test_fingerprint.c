@@ -181,6 +181,33 @@ VN_TEST(twins, do_not_excuse_a_fault) {
     jc_free(&c);
 }
 
+/* One element, a root after the sum: the error of the sum shows through the slope of the root (few terms lost, far inside the bound). */
+VN_TEST(twins, speak_through_a_root) {
+    enum { LONG = 4096 };
+    vn_rng_t rng = vn_test_rng(t);
+    static const bool lost[2] = {false, true};
+    for (int k = 0; k < 2; ++k) {
+        jc_fill(&rng, JC_NORMAL, a, LONG);
+        a[LONG - 1] = 0.5; /* 200 deviations of the sum's round-off, half of its bound */
+        for (int64_t i = 0; i < LONG; ++i) b[i] = (double)(float)(a[i] * a[i]);
+        jc_t c;
+        jc_new(t, &c, "ieee");
+        jc_in(t, &c, VN_F32, JC_DIMS(1, LONG), a);
+        const double axis[] = {1};
+        jc_in(t, &c, VN_I64, JC_DIMS(1), axis);
+        jc_op(t, &c, "ReduceL2", 18, 1);
+        VN_ASSERT_OK(t, vn_node_set_int(c.model, c.node, "keepdims", 0, NULL));
+        jc_oracle(t, &c);
+        const double norm = (double)sqrtf((float)jc_sum(VN_FMT_F32, b, lost[k] ? LONG - 1 : LONG, JC_SEQUENTIAL));
+        VN_ASSERT_LE(t, fabs(norm - c.refs[0].value[0]), c.refs[0].bound[0]); /* the bound alone would pass both */
+        jc_gives(&c, 0, jc_tensor(t, VN_F32, JC_DIMS(1), &norm));
+        const vn_finding_t *f = jc_judge(t, &c);
+        if (!lost[k]) VN_ASSERT_PASSES(t, f);
+        else VN_ASSERT(t, !vn_verdict_passes(f->verdict)); /* what one element lacks has several names */
+        jc_free(&c);
+    }
+}
+
 VN_TEST(twins, scale_is_one_where_the_model_holds) {
     enum { M = 8, K = 200, N = 8 };
     vn_rng_t rng = vn_test_rng(t);
@@ -208,4 +235,5 @@ VN_TEST(twins, scale_is_one_where_the_model_holds) {
 VN_TEST_MAIN(VN_CASE(fingerprint, chernoff_limits), VN_CASE(fingerprint, no_alarm_on_correct_sums),
              VN_CASE(fingerprint, rounded_operands_inside_the_bound), VN_CASE(fingerprint, speaks_only_where_it_has_a_model),
              VN_CASE(fingerprint, rms_of_few_elements), VN_CASE(twins, few_values_constant_rows_and_stagnation_are_no_suspects),
-             VN_CASE(twins, do_not_excuse_a_fault), VN_CASE(twins, scale_is_one_where_the_model_holds))
+             VN_CASE(twins, do_not_excuse_a_fault), VN_CASE(twins, speak_through_a_root),
+             VN_CASE(twins, scale_is_one_where_the_model_holds))
