@@ -183,6 +183,64 @@ static void points_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* ---- single elements in more digits (claim PREC-9) ---- */
+
+/* Mirrored at lo and hi. The map is continuous: an error on the wrong side of a mirror counts twice at most. */
+static vn_tracked_t folded(vn_tracked_t c, double lo, double hi) {
+    const double range = hi - lo;
+    if (range <= 0) return vn_tk(lo);
+    vn_tracked_t d = vn_tk_sub(c, vn_tk(lo));
+    if (d.v < 0) d.v = -d.v;
+    const vn_quad_t turns = d.v / (2 * range);
+    if (turns < 0x1p62) d = vn_tk_sub(d, vn_tk((vn_quad_t)(int64_t)turns * (2 * range)));
+    else d.e = (vn_quad_t)INFINITY;
+    d.e *= 2;
+    return d.v > range ? vn_tk_sub(vn_tk(hi + range), d) : vn_tk_add(vn_tk(lo), d);
+}
+
+static vn_tracked_t located(const grid_job_t *j, int axis, double g) {
+    const double n = (double)j->in[axis], lo = j->corners ? 0 : -0.5, hi = j->corners ? n - 1 : n - 0.5;
+    const vn_tracked_t half = vn_tk((vn_quad_t)0.5), moved = vn_tk_add(vn_tk(g), vn_tk(1));
+    const vn_tracked_t c = vn_tk_mul(half, j->corners ? vn_tk_mul(moved, vn_tk(n - 1)) : vn_tk_sub(vn_tk_mul(moved, vn_tk(n)), vn_tk(1)));
+    if (j->padding == BORDER && j->mode == LINEAR) return vn_tk_held(c, 0, n - 1);
+    if (j->padding == REFLECTION && (c.v < lo || c.v > hi)) return folded(c, lo, hi);
+    return c;
+}
+
+/* Of one axis: what its output coordinate reads. */
+typedef struct weights {
+    int n;
+    int64_t at[4]; /* -1: padding zeros */
+    vn_tracked_t w[4];
+} weights_t; /* over 1: coordinates have few digits, nothing is divided */
+
+static vn_tracked_t nested(const grid_job_t *j, const double *plane, const weights_t *w, int axis, int64_t offset) {
+    if (axis == j->axes) return vn_tk(plane[offset]);
+    vn_tracked_t sum = vn_tk(0);
+    for (int k = 0; k < w[axis].n; ++k)
+        if (w[axis].at[k] >= 0 && !(w[axis].w[k].v == 0 && w[axis].w[k].e == 0))
+            sum = vn_tk_add(sum, vn_tk_mul(w[axis].w[k], nested(j, plane, w, axis + 1, offset + w[axis].at[k] * j->step[axis])));
+    return sum;
+}
+
+static void element(void *ctx, int64_t i, vn_exact_t *out) {
+    const grid_job_t *j = ctx;
+    const int64_t channel = i / j->points;
+    const double *g = j->grid + (channel / j->channels * j->points + i % j->points) * j->axes;
+    weights_t w[MAX_AXES];
+    if (!all_finite(g, j->axes)) return; /* no place: left open */
+    for (int a = 0; a < j->axes; ++a) {
+        const vn_tracked_t c = located(j, a, g[j->axes - 1 - a]), one = vn_tk(1);
+        vn_tracked_t f, total;
+        int64_t k;
+        if (!vn_quad_finite(c.e) || !vn_tk_floor((vn_tk_fraction_t){c, one}, &k, &f)) return;
+        w[a].n = vn_tk_weights(j->mode == CUBIC, j->rule.a, f, one, w[a].w, &total);
+        for (int q = 0; q < w[a].n; ++q) w[a].at[q] = tap(j, a, (double)(k + q - (j->mode == CUBIC ? 1 : 0)));
+    }
+    const vn_tracked_t y = nested(j, j->x + channel * j->cells, w, 0, 0);
+    if (vn_quad_finite(y.v)) *out = vn_tk_exact(y);
+}
+
 static vn_status_t border_readings(vn_eval_t *e, grid_job_t *j) {
     static const char *const names[] = {NULL, "border-clamps-point", "border-outside-clamped"};
     const vn_ref_t *r = &e->out[0];
@@ -274,8 +332,12 @@ vn_status_t vn_eval_grid_sample(vn_eval_t *e) {
     if (!j.x || !j.grid) return VN_ERR_NOMEM;
     const vn_dtype_t type = x->dtype;
     VN_TRY(vn_out_float(e, 0, vn_dtype_is_float(type) ? type : VN_F64, x->rank, dims));
-    if (j.mode == NEAREST || (e->want >= VN_WANT_BOUND && vn_dtype_is_float(type))) VN_TRY(vn_out_own(e, 0));
     j.is_float = vn_dtype_is_float(type);
+    if (e->refine) {
+        if (j.mode != NEAREST) vn_refine_each(e, element, &j);
+        return VN_OK;
+    }
+    if (j.mode == NEAREST || (e->want >= VN_WANT_BOUND && j.is_float)) VN_TRY(vn_out_own(e, 0));
     if (j.mode == NEAREST || !all_finite(j.grid, g->count)) VN_TRY(vn_out_flags(e, 0));
     e->out[0].terms = j.mode == CUBIC ? 16 : 4;
     vn_parallel(j.batch * j.points, 128, points_range, &j);

@@ -312,7 +312,7 @@ static const vn_op_t rows[] = {
     {"", "GlobalMaxPool", 1, 0, VN_CLASS_MOVEMENT, VN_OP_PROPAGATES, "POOL-4", vn_eval_global_max_pool, infer_global, 0},
     {"", "MaxUnpool", 9, 0, VN_CLASS_MOVEMENT, VN_OP_MAPS | VN_OP_SHAPE_LIKE_2, "POOL-5", vn_eval_max_unpool, NULL, 0},
     {"", "MaxRoiPool", 1, 0, VN_CLASS_MOVEMENT, 0, "POOL-6", vn_eval_max_roi_pool, vn_infer_max_roi_pool, 0},
-    {"", "RoiAlign", 10, 0, VN_CLASS_COMPOSITE, 0, "POOL-7", vn_eval_roi_align, vn_infer_roi_align, 0},
+    {"", "RoiAlign", 10, 0, VN_CLASS_COMPOSITE, VN_OP_REFINES, "POOL-7", vn_eval_roi_align, vn_infer_roi_align, 0},
     {"com.microsoft", "QLinearAveragePool", 1, 0, VN_CLASS_QUANTISE, 0, "POOL-8", vn_eval_qlinear_average_pool, NULL, 0},
     {"com.microsoft", "QLinearGlobalAveragePool", 1, 0, VN_CLASS_QUANTISE, 0, "POOL-8", vn_eval_qlinear_global_average_pool, NULL, 0},
 };

@@ -362,6 +362,10 @@ vn_status_t vn_eval_resize(vn_eval_t *e) {
         VN_TRY(nearest(e, &p));
         return readings_nearest(e, &p);
     }
+    if (e->refine) {
+        VN_TRY(vn_out_float(e, 0, x->dtype, p.rank, p.dims));
+        return vn_resize_refine(e, &p);
+    }
     planes_t r;
     const bool bound = e->want >= VN_WANT_BOUND, variance = e->want >= VN_WANT_VARIANCE;
     VN_TRY(passes(e, &p, bound, variance, &r));
@@ -396,7 +400,7 @@ static vn_status_t infer(vn_eval_t *e) {
     return VN_OK;
 }
 
-enum { SHAPES = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2 | VN_OP_SHAPE_LIKE_3, P = VN_OP_PROPAGATES };
+enum { SHAPES = VN_OP_SHAPE_LIKE_1 | VN_OP_SHAPE_LIKE_2 | VN_OP_SHAPE_LIKE_3, P = VN_OP_PROPAGATES | VN_OP_REFINES };
 static const vn_op_t rows[] = {
     {"", "Resize", 10, 10, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | P, "RESIZE-1", vn_eval_resize, infer, 0},
     {"", "Resize", 11, 12, VN_CLASS_COMPOSITE, SHAPES | P, "RESIZE-1", vn_eval_resize, infer, 0},
@@ -404,9 +408,9 @@ static const vn_op_t rows[] = {
     {"", "Resize", 18, 0, VN_CLASS_COMPOSITE, SHAPES | P, "RESIZE-1", vn_eval_resize, infer, 0},
     {"", "Upsample", 7, 8, VN_CLASS_COMPOSITE, P, "RESIZE-1", vn_eval_resize, infer, 0},
     {"", "Upsample", 9, 9, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | P, "RESIZE-1", vn_eval_resize, infer, 0},
-    {"", "GridSample", 16, 19, VN_CLASS_COMPOSITE, 0, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
-    {"", "GridSample", 20, 0, VN_CLASS_COMPOSITE, 0, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
-    {"", "AffineGrid", 20, 0, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1, "RESIZE-6", vn_eval_affine_grid, vn_infer_affine_grid, 0},
+    {"", "GridSample", 16, 19, VN_CLASS_COMPOSITE, VN_OP_REFINES, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
+    {"", "GridSample", 20, 0, VN_CLASS_COMPOSITE, VN_OP_REFINES, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
+    {"", "AffineGrid", 20, 0, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | VN_OP_REFINES, "RESIZE-6", vn_eval_affine_grid, vn_infer_affine_grid, 0},
 };
 
 const vn_family_t vn_family_resample = {"resample", rows, sizeof rows / sizeof *rows};

@@ -7,7 +7,7 @@
  * most dc times the range of the values around it per axis, and its four products and their sum round within g(8) max|x|. Average:
  * mean of those + g(samples + 1) mean|sample|. Maximum: the largest of those; the operator's text takes the maximum of the four weighted
  * neighbours (second reading: of the interpolated samples). A sample within dc of the cut one pixel outside may be 0 or not; where rounding may change the
- * size of an adaptive grid nothing is said.
+ * size of an adaptive grid nothing is said. Own error: the same with u = 2^-53.
  */
 #include <math.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 #include "oracle/pool.h"
 #include "oracle/require.h"
 #include "oracle/rows.h"
+#include "oracle/tracked.h"
 
 enum { IN_X, IN_ROIS, IN_BATCH };
 
@@ -42,11 +43,12 @@ typedef struct axis {
     double start, per; /* of the region, of a bin */
     int64_t grid, size;
     bool open_grid; /* an adaptive grid whose size rounding may change */
+    bool own_grid;  /* even rounding in f64 */
     double u;
 } axis_t;
 
 typedef struct spot {
-    bool outside, near_cut;
+    bool outside, near_cut, own_cut; /* the cut may fall on the other side, even in f64 */
     int64_t lo, hi;
     double fraction, moved;
 } spot_t;
@@ -56,6 +58,8 @@ static spot_t spot_at(const axis_t *a, int64_t bin, int64_t i) {
     spot_t s = {.moved = 6 * a->u * (fabs(c) + fabs(a->start) + 1)};
     const double top = (double)a->size;
     s.near_cut = fabs(c + 1) <= s.moved || fabs(c - top) <= s.moved;
+    const double own = s.moved * (0x1p-53 / a->u);
+    s.own_cut = fabs(c + 1) <= own || fabs(c - top) <= own;
     s.outside = c < -1 || c > top;
     if (c < 0) c = 0;
     if (c > top - 1) c = top - 1;
@@ -66,7 +70,7 @@ static spot_t spot_at(const axis_t *a, int64_t bin, int64_t i) {
 }
 
 typedef struct sample {
-    double value, corner, err; /* interpolated, largest weighted neighbour, uncertainty of both */
+    double value, corner, err, own; /* interpolated, largest weighted neighbour, uncertainty of both, that of f64 */
 } sample_t;
 
 static sample_t sample_at(const double *plane, int64_t width, int64_t height, const spot_t *y, const spot_t *x, double u) {
@@ -89,12 +93,13 @@ static sample_t sample_at(const double *plane, int64_t width, int64_t height, co
             s.corner = fmax(s.corner, v);
         }
     if (!outside) s.err = (y->moved + x->moved) * (hi - lo) + vn_gamma(8, u) * top;
+    s.own = y->own_cut || x->own_cut ? 2 * top : s.err * (0x1p-53 / u);
     if (y->near_cut || x->near_cut) s.err = fmax(s.err, 2 * top);
     return s;
 }
 
 /* The weighted neighbour w*x moves with w itself, not with differences of x. */
-static double corner_error(const sample_t *s, const spot_t *y, const spot_t *x, double top) { return s->err + (y->moved + x->moved) * top; }
+static double corner_error(double err, const spot_t *y, const spot_t *x, double top) { return err + (y->moved + x->moved) * top; }
 
 typedef struct align_job {
     vn_eval_t *e;
@@ -116,7 +121,9 @@ static void axis_of(const align_job_t *j, double low, double high, int64_t bins,
     a->u = j->u;
     const double adaptive = length / (double)bins, off = fabs(adaptive - rint(adaptive));
     a->grid = j->ratio > 0 ? j->ratio : (int64_t)fmax(ceil(adaptive), 0);
-    a->open_grid = j->ratio == 0 && off > 0 && off <= 6 * j->u * (fabs(start) + fabs(start + length) + 1);
+    const double far = fabs(start) + fabs(start + length) + 1;
+    a->open_grid = j->ratio == 0 && off > 0 && off <= 6 * j->u * far;
+    a->own_grid = j->ratio == 0 && off <= 6 * 0x1p-53 * far;
 }
 
 static void align_range(void *ctx, int64_t begin, int64_t end) {
@@ -135,7 +142,7 @@ static void align_range(void *ctx, int64_t begin, int64_t end) {
         for (int64_t i = 0; i < height * width; ++i) top = fmax(top, fabs(plane[i]));
         for (int64_t c = 0; c < cells; ++c) {
             const int64_t at = rc * cells + c;
-            double sum = 0, abs = 0, err = 0, best = -INFINITY, corner = -INFINITY, worst = 0;
+            double sum = 0, abs = 0, err = 0, own = 0, best = -INFINITY, corner = -INFINITY, worst = 0, own_worst = 0;
             for (int64_t gy = 0; gy < ay.grid; ++gy)
                 for (int64_t gx = 0; gx < ax.grid; ++gx) {
                     const spot_t sy = spot_at(&ay, c / j->dims[3], gy), sx = spot_at(&ax, c % j->dims[3], gx);
@@ -143,9 +150,11 @@ static void align_range(void *ctx, int64_t begin, int64_t end) {
                     sum += s.value;
                     abs += fabs(s.value) + s.err;
                     err += s.err;
+                    own += s.own;
                     best = fmax(best, s.value);
                     corner = fmax(corner, s.corner);
-                    worst = fmax(worst, corner_error(&s, &sy, &sx, top));
+                    worst = fmax(worst, corner_error(s.err, &sy, &sx, top));
+                    own_worst = fmax(own_worst, s.own + (sy.moved + sx.moved) * (0x1p-53 / j->u) * top);
                 }
             const double n = (double)(ay.grid * ax.grid), count = n > 0 ? n : 1;
             r->value[at] = j->maximum ? (n > 0 ? corner : 0) : sum / count;
@@ -155,8 +164,93 @@ static void align_range(void *ctx, int64_t begin, int64_t end) {
             const double b = j->maximum ? worst : (err + vn_gamma(n + 1, j->u) * abs) / count;
             r->bound[at] = isnan(b) ? INFINITY : b + (n + 4) * j->eta;
             if (r->var) r->var[at] = b * b / 12;
+            if (!r->own) continue;
+            const double o = j->maximum ? own_worst : (own + vn_gamma(n + 1, 0x1p-53) * abs) / count;
+            r->own[at] = ax.own_grid || ay.own_grid || isnan(o) ? INFINITY : o * (1 + 0x1p-40);
         }
     }
+}
+
+/* ---- single elements in more digits (claim PREC-9) ---- */
+
+typedef struct exact_axis {
+    vn_tracked_t start, length;
+    int64_t bins, grid, size;
+} exact_axis_t;
+
+/* False: the digits leave open how long the region is, or how fine its grid. */
+static bool exact_axis_of(const align_job_t *j, double low, double high, int64_t bins, int64_t size, exact_axis_t *a) {
+    const vn_tracked_t scale = vn_tk(j->scale);
+    *a = (exact_axis_t){.start = vn_tk_sub(vn_tk_mul(vn_tk(low), scale), vn_tk(j->shift)),
+                        .length = vn_tk_mul(vn_tk_sub(vn_tk(high), vn_tk(low)), scale),
+                        .bins = bins,
+                        .grid = j->ratio,
+                        .size = size};
+    if (!j->half_pixel) {
+        if (vn_tk_below(a->length, 1)) a->length = vn_tk(1);
+        else if (a->length.e > 0 && !vn_tk_above(a->length, 1)) return false;
+    }
+    if (j->ratio > 0) return true;
+    vn_tracked_t rest;
+    if (!vn_tk_floor((vn_tk_fraction_t){a->length, vn_tk((double)bins)}, &a->grid, &rest)) return false;
+    a->grid += rest.v > 0;
+    if (a->grid < 0) a->grid = 0;
+    return true;
+}
+
+/* Weights are to be divided by bins * grid. */
+typedef struct exact_spot {
+    bool outside;
+    int64_t at[2];
+    vn_tracked_t w[2];
+} exact_spot_t;
+
+static bool exact_spot_at(const exact_axis_t *a, int64_t bin, int64_t i, exact_spot_t *s) {
+    const vn_tracked_t steps = vn_tk((double)(bin * a->grid + i) + 0.5), of = vn_tk((double)a->bins * (double)a->grid);
+    vn_tracked_t c = vn_tk_add(vn_tk_mul(a->start, of), vn_tk_mul(a->length, steps)); /* the coordinate is c / of */
+    const vn_quad_t top = (vn_quad_t)a->size * of.v, last = top - of.v;
+    s->outside = vn_tk_below(c, -of.v) || vn_tk_above(c, top);
+    if (s->outside) return true;
+    if (c.e > 0 && !(vn_tk_above(c, -of.v) && vn_tk_below(c, top))) return false;
+    c = vn_tk_held(c, 0, last);
+    if (!vn_tk_floor((vn_tk_fraction_t){c, of}, &s->at[0], &s->w[1])) return false;
+    s->at[1] = s->at[0] + 1 < a->size ? s->at[0] + 1 : s->at[0];
+    s->w[0] = vn_tk_sub(of, s->w[1]);
+    return true;
+}
+
+static void element(void *ctx, int64_t at, vn_exact_t *out) {
+    const align_job_t *j = ctx;
+    const vn_tensor_t *x = j->e->in[IN_X].t;
+    const int64_t height = x->dims[2], width = x->dims[3], bx = at % j->dims[3], by = at / j->dims[3] % j->dims[2],
+                  rc = at / (j->dims[3] * j->dims[2]), roi = rc / j->dims[1], ch = rc % j->dims[1];
+    const double *box = j->rois + 4 * roi, *plane = j->x + (vn_arg_int(j->e, IN_BATCH, roi) * x->dims[1] + ch) * height * width;
+    exact_axis_t ax, ay;
+    vn_tracked_t sum = vn_tk(0);
+    vn_quad_t most = 0, above = 0, below = 0; /* the maximum lies between the largest ends, most - below and most + above */
+    bool any = false;
+    if (!exact_axis_of(j, box[0], box[2], j->dims[3], width, &ax) || !exact_axis_of(j, box[1], box[3], j->dims[2], height, &ay)) return;
+    const double n = (double)ax.grid * (double)ay.grid;
+    for (int64_t gy = 0; gy < ay.grid; ++gy)
+        for (int64_t gx = 0; gx < ax.grid; ++gx) {
+            exact_spot_t sy, sx;
+            if (!exact_spot_at(&ay, by, gy, &sy) || !exact_spot_at(&ax, bx, gx, &sx)) return;
+            for (int k = 0; k < 4; ++k) {
+                const bool outside = sy.outside || sx.outside;
+                const vn_tracked_t v =
+                    outside ? vn_tk(0) : vn_tk_mul(vn_tk_mul(sy.w[k / 2], sx.w[k % 2]), vn_tk(plane[sy.at[k / 2] * width + sx.at[k % 2]]));
+                sum = vn_tk_add(sum, v);
+                const vn_quad_t step = !any || v.v > most ? v.v - most : 0, under = most + step - v.v;
+                above = any && above - step > v.e - under ? above - step : v.e - under;
+                below = any && below + step < v.e + under ? below + step : v.e + under;
+                most += step;
+                any = true;
+            }
+        }
+    const double parts = (double)ax.bins * (double)ax.grid * ((double)ay.bins * (double)ay.grid);
+    if (j->maximum && any) sum = (vn_tracked_t){most, above > below ? above : below};
+    const vn_tracked_t y = n == 0 ? vn_tk(0) : vn_tk_div(sum, vn_tk(j->maximum ? parts : parts * n));
+    if (vn_quad_finite(y.v)) *out = vn_tk_exact(y);
 }
 
 vn_status_t vn_eval_roi_align(vn_eval_t *e) {
@@ -191,6 +285,11 @@ vn_status_t vn_eval_roi_align(vn_eval_t *e) {
                 return vn_eval_fail(e, VN_ERR_RANGE, "roi %lld has the coordinate %g", (long long)r, j.rois[4 * r + i]);
     }
     if (x->dims[2] < 1 || x->dims[3] < 1) return vn_eval_fail(e, VN_ERR_SHAPE, "an empty image");
+    if (e->refine) {
+        vn_refine_each(e, element, &j);
+        return VN_OK;
+    }
+    if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, 0));
     if (j.ratio == 0 && e->want >= VN_WANT_BOUND) VN_TRY(vn_out_flags(e, 0));
     vn_tensor_t *reading = NULL;
     if (j.maximum && e->out[0].count) {

@@ -3,6 +3,7 @@
 #define VN_ORACLE_RESAMPLE_H
 
 #include "oracle/rows.h"
+#include "oracle/tracked.h"
 
 /** Value, sound error, variance, error of the oracle's own evaluation. */
 typedef struct vn_sample {
@@ -50,6 +51,7 @@ typedef enum vn_coordinates {
 typedef struct vn_resize_axis {
     int64_t in, out;
     double scale;      /* as given, or out / in */
+    double num, den;   /* it is num / den, exactly */
     double start, end; /* roi */
     bool identity;     /* nothing happens along this axis */
 } vn_resize_axis_t;
@@ -69,6 +71,10 @@ typedef struct vn_resize_plan {
 vn_status_t vn_resize_planned(vn_eval_t *e, vn_resize_plan_t *p);
 /** Source coordinate of output i, and how far an f32 evaluation may be off (0 where every step is exact). */
 double vn_resize_coordinate(const vn_resize_plan_t *p, const vn_resize_axis_t *a, int64_t i, double *dc);
+/** The same coordinate in 113 bits (claim RESIZE-8). */
+vn_tk_fraction_t vn_resize_exact(const vn_resize_plan_t *p, const vn_resize_axis_t *a, int64_t i);
+/** Answers e->refine for linear and cubic (refine_resample.c). Errors: NOMEM. */
+vn_status_t vn_resize_refine(vn_eval_t *e, const vn_resize_plan_t *p);
 /** Index that the nearest mode takes for coordinate c (not clamped). */
 double vn_resize_nearest(const vn_resize_plan_t *p, const vn_resize_axis_t *a, double c);
 

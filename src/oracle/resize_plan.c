@@ -2,6 +2,7 @@
  *
  * Claim RESIZE-4. Coordinates are evaluated in f32 (the type of scales); three roundings give |dc| <= 3 u (|c| + 1), crop regions
  * 4 u (|start| + |offset| + 1). A scale that is a power of two makes every step exact (indices below 2^22): dc = 0, ties bind.
+ * Claim RESIZE-8. In 113 bits the coordinate is that of the scale given, or of the exact quotient of the lengths where sizes are given (PREC-9).
  */
 #include <math.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static vn_status_t from_scales(vn_eval_t *e, vn_resize_plan_t *p, const int *axe
     for (int i = 0; i < n; ++i) {
         vn_resize_axis_t *a = &p->axis[axes[i]];
         if (!(scales[i] > 0) || !isfinite(scales[i])) return vn_eval_fail(e, VN_ERR_RANGE, "scale %g", scales[i]);
-        a->scale = scales[i];
+        a->scale = a->num = scales[i];
         const double part = p->coordinates == VN_TF_CROP ? a->end - a->start : 1;
         /* the product is formed in f32 by the standard's shape inference */
         const double out = floor((double)((float)((double)a->in * part) * (float)scales[i]));
@@ -75,14 +76,20 @@ static vn_status_t from_sizes(vn_eval_t *e, vn_resize_plan_t *p, const int *axes
     if (!stretch && !larger && strcmp(policy, "not_larger"))
         return vn_eval_fail(e, VN_ERR_UNSUPPORTED, "keep_aspect_ratio_policy '%s'", policy);
     double common = larger ? 0 : INFINITY;
+    int of = 0; /* the axis that decides */
     for (int i = 0; i < n; ++i) {
         if (sizes[i] < 0 || sizes[i] > INT64_C(1) << 40) return vn_eval_fail(e, VN_ERR_RANGE, "size %lld", (long long)sizes[i]);
         const double s = (double)sizes[i] / (double)p->axis[axes[i]].in;
-        common = larger ? fmax(common, s) : fmin(common, s);
+        if (larger ? s > common : s < common) {
+            common = s;
+            of = i;
+        }
     }
     for (int i = 0; i < n; ++i) {
         vn_resize_axis_t *a = &p->axis[axes[i]];
         a->scale = stretch ? (double)sizes[i] / (double)a->in : common;
+        a->num = (double)sizes[stretch ? i : of];
+        a->den = (double)p->axis[axes[stretch ? i : of]].in;
         a->out = stretch ? sizes[i] : (int64_t)floor(common * (double)a->in + 0.5);
     }
     return VN_OK;
@@ -135,7 +142,8 @@ vn_status_t vn_resize_planned(vn_eval_t *e, vn_resize_plan_t *p) {
     int axes[VN_MAX_RANK], n = 0;
     VN_TRY(modes(e, p));
     VN_TRY(chosen(e, x->rank, axes, &n));
-    for (int d = 0; d < x->rank; ++d) p->axis[d] = (vn_resize_axis_t){.in = x->dims[d], .out = x->dims[d], .scale = 1, .end = 1};
+    for (int d = 0; d < x->rank; ++d)
+        p->axis[d] = (vn_resize_axis_t){.in = x->dims[d], .out = x->dims[d], .scale = 1, .num = 1, .den = 1, .end = 1};
     VN_TRY(sizes_of(e, p, axes, n));
     for (int d = 0; d < x->rank; ++d) {
         vn_resize_axis_t *a = &p->axis[d];
@@ -179,6 +187,29 @@ double vn_resize_coordinate(const vn_resize_plan_t *p, const vn_resize_axis_t *a
     }
     *dc = exact ? 0 : 3 * u * (fabs(c) + 1);
     return c;
+}
+
+vn_tk_fraction_t vn_resize_exact(const vn_resize_plan_t *p, const vn_resize_axis_t *a, int64_t i) {
+    const vn_tracked_t num = vn_tk(a->num), den = vn_tk(a->den), last = vn_tk((double)(a->in - 1)), one = vn_tk(1), two = vn_tk(2);
+    const vn_tracked_t n2 = vn_tk_mul(two, num), center = vn_tk_mul(vn_tk(2 * (double)i + 1), den); /* (i + 1/2) / scale = center / n2 */
+    switch (p->coordinates) {
+    case VN_HALF_PIXEL: return (vn_tk_fraction_t){vn_tk_sub(center, num), n2};
+    case VN_HALF_PIXEL_SYMMETRIC: { /* in/2 - out/(2 scale) is added */
+        const vn_tracked_t more = vn_tk_sub(vn_tk_mul(vn_tk((double)a->in), num), vn_tk_mul(vn_tk((double)a->out), den));
+        return (vn_tk_fraction_t){vn_tk_sub(vn_tk_add(more, center), num), n2};
+    }
+    case VN_PYTORCH_HALF_PIXEL: return a->out > 1 ? (vn_tk_fraction_t){vn_tk_sub(center, num), n2} : (vn_tk_fraction_t){vn_tk(0), one};
+    case VN_ALIGN_CORNERS:
+        if (a->out == 1) return (vn_tk_fraction_t){vn_tk(0), one};
+        return (vn_tk_fraction_t){vn_tk_mul(vn_tk((double)i), last), vn_tk((double)(a->out - 1))};
+    case VN_ASYMMETRIC: return (vn_tk_fraction_t){vn_tk_mul(vn_tk((double)i), den), num};
+    case VN_TF_HALF_PIXEL: return (vn_tk_fraction_t){center, n2};
+    case VN_TF_CROP: break;
+    }
+    const vn_tracked_t start = vn_tk(a->start), end = vn_tk(a->end), parts = vn_tk((double)(a->out - 1));
+    if (a->out <= 1) return (vn_tk_fraction_t){vn_tk_mul(vn_tk_add(start, end), last), two};
+    const vn_tracked_t offset = vn_tk_mul(vn_tk((double)i), vn_tk_sub(end, start));
+    return (vn_tk_fraction_t){vn_tk_mul(vn_tk_add(vn_tk_mul(start, parts), offset), last), parts};
 }
 
 double vn_resize_nearest(const vn_resize_plan_t *p, const vn_resize_axis_t *a, double c) {
