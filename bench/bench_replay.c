@@ -17,6 +17,11 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static _Noreturn void fail(const char *why) {
+    fprintf(stderr, "bench_replay: %s\n", why);
+    exit(1);
+}
+
 static void line(const char *what, double macs, double seconds, double wanted) {
     printf("%-64s %7.3f s %7.2f GMAC/s  (wanted %.1f)\n", what, seconds, macs / seconds * 1e-9, wanted);
 }
@@ -32,7 +37,7 @@ static int products(int k) {
                  {"S", "fma acc=f32 operands=bf16-rne daz ftz"}};
     const size_t n = (size_t)k * (size_t)k;
     float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b), *out = malloc(n * sizeof *out);
-    if (!a || !b || !out) return 1;
+    if (!a || !b || !out) fail("no memory");
     for (size_t i = 0; i < n; ++i) {
         a[i] = (float)(i % 97) - 48;
         b[i] = (float)(i % 89) - 44;
@@ -47,11 +52,11 @@ static int products(int k) {
         snprintf(text, sizeof text, "%d||%s", k, cases[c].text);
         if (vn_schedule_expand(text, &tree, &err) != VN_OK || vn_arithmetic_parse(cases[c].arithmetic, &arithmetic, &err) != VN_OK ||
             vn_replay_compile(tree, &arithmetic, &replay, &err) != VN_OK)
-            return fprintf(stderr, "%s\n", err.text), 1;
+            fail(err.text);
         const vn_plane_t pa = {a, k, 1}, pb = {b, k, 1}, none = {0};
         for (int run = 0; run < 3; ++run) {
             const double begin = now();
-            if (vn_replay_product(replay, k, k, pa, pb, none, out, k, &err) != VN_OK) return fprintf(stderr, "%s\n", err.text), 1;
+            if (vn_replay_product(replay, k, k, pa, pb, none, out, k, &err) != VN_OK) fail(err.text);
             best = fmin(best, now() - begin);
         }
         snprintf(what, sizeof what, "%s, %s", text, cases[c].arithmetic);
@@ -69,7 +74,7 @@ static int units(int k) {
     static const char *const devices[] = {"V100", "A100", "H100"};
     const int64_t columns = 256, rows = 64;
     double *a = malloc((size_t)k * sizeof *a), *b = malloc((size_t)(k * columns) * sizeof *b), *c = malloc((size_t)columns * sizeof *c);
-    if (!a || !b || !c) return 1;
+    if (!a || !b || !c) fail("no memory");
     for (int i = 0; i < k; ++i) a[i] = (i % 31 - 15) / 16.0;
     for (int64_t i = 0; i < k * columns; ++i) b[i] = (double)(i % 29 - 14) / 8;
     for (size_t d = 0; d < sizeof devices / sizeof *devices; ++d) {
@@ -80,7 +85,7 @@ static int units(int k) {
             const double begin = now();
             for (int64_t r = 0; r < rows; ++r) {
                 memset(c, 0, (size_t)columns * sizeof *c);
-                if (vn_fused_dot(u, k, columns, a, b, columns, c, c, &err) != VN_OK) return fprintf(stderr, "%s\n", err.text), 1;
+                if (vn_fused_dot(u, k, columns, a, b, columns, c, c, &err) != VN_OK) fail(err.text);
             }
             best = fmin(best, now() - begin);
         }

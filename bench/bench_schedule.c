@@ -80,7 +80,10 @@ static vn_status_t answer(void *context, int64_t pairs, const int32_t *i, const 
     return VN_OK;
 }
 
-static int fail(const char *what, const char *why) { return fprintf(stderr, "bench_schedule: %s: %s\n", what, why), 2; }
+static _Noreturn void fail(const char *what, const char *why) {
+    fprintf(stderr, "bench_schedule: %s: %s\n", what, why);
+    exit(2);
+}
 
 static int by_pairs(const kernel_t *k, int n, int repeats) {
     double host = INFINITY, callback = 0;
@@ -88,7 +91,7 @@ static int by_pairs(const kernel_t *k, int n, int repeats) {
     vn_tree_t *tree = NULL;
     vn_error_t err = {0};
     vn_violation_t v;
-    if (!a.x) return fail(k->name, "no memory");
+    if (!a.x) fail(k->name, "no memory");
     for (int m = 0; m < n; ++m) a.x[m] = 0x1p-20f;
     for (int r = 0; r < repeats; ++r) {
         a.questions = a.calls = 0;
@@ -96,7 +99,7 @@ static int by_pairs(const kernel_t *k, int n, int repeats) {
         vn_tree_free(tree);
         const double start = now();
         if (vn_rebuild_pairs(n, 1 + (uint64_t)r, 64, answer, &a, &tree, &v, &err) != VN_OK || !tree)
-            return fail(k->name, tree ? err.text : v.what);
+            fail(k->name, tree ? err.text : v.what);
         const double spent = now() - start - a.seconds;
         if (spent < host) {
             host = spent;
@@ -105,10 +108,10 @@ static int by_pairs(const kernel_t *k, int n, int repeats) {
     }
     double start = now();
     char *text;
-    if (vn_schedule_compress(tree, &text, &err) != VN_OK) return fail(k->name, err.text);
+    if (vn_schedule_compress(tree, &text, &err) != VN_OK) fail(k->name, err.text);
     const double compress = now() - start;
     vn_tree_t *back;
-    if (vn_schedule_expand(text, &back, &err) != VN_OK || !vn_tree_equal(tree, back)) return fail(k->name, "the text names another tree");
+    if (vn_schedule_expand(text, &back, &err) != VN_OK || !vn_tree_equal(tree, back)) fail(k->name, "the text names another tree");
     printf("%-12s %6d terms  %8lld questions %4lld rounds  host %8.3f ms  sums %9.2f ms  text %6.3f ms  %.48s\n", k->name, n,
            (long long)a.questions, (long long)a.calls, 1e3 * host, 1e3 * callback, 1e3 * compress, text);
     vn_tree_free(back);
@@ -122,19 +125,19 @@ static int all_pairs(const char *text, int repeats) {
     vn_tree_t *tree, *again = NULL;
     vn_error_t err = {0};
     vn_violation_t v;
-    if (vn_schedule_expand(text, &tree, &err) != VN_OK) return fail(text, err.text);
+    if (vn_schedule_expand(text, &tree, &err) != VN_OK) fail(text, err.text);
     const size_t n = (size_t)tree->n;
     uint32_t *l = malloc(n * n * sizeof *l);
     double *asked = malloc(n * n * sizeof *asked), best = INFINITY;
-    if (!l || !asked || vn_tree_matrix(tree, l, &err) != VN_OK) return fail(text, "no memory");
+    if (!l || !asked || vn_tree_matrix(tree, l, &err) != VN_OK) fail(text, "no memory");
     for (size_t k = 0; k < n * n; ++k) asked[k] = l[k];
     for (int r = 0; r < repeats; ++r) {
         vn_tree_free(again);
         const double start = now();
-        if (vn_rebuild_matrix(tree->n, asked, &again, &v, &err) != VN_OK || !again) return fail(text, again ? err.text : v.what);
+        if (vn_rebuild_matrix(tree->n, asked, &again, &v, &err) != VN_OK || !again) fail(text, again ? err.text : v.what);
         if (now() - start < best) best = now() - start;
     }
-    if (!vn_tree_equal(tree, again)) return fail(text, "another tree came back");
+    if (!vn_tree_equal(tree, again)) fail(text, "another tree came back");
     printf("all pairs    %6zu terms  %8zu answers   host %8.3f ms  %s\n", n, n * (n - 1) / 2, 1e3 * best, text);
     vn_tree_free(again);
     vn_tree_free(tree);

@@ -198,7 +198,7 @@ static void test_choice(draws_t *d) {
         snprintf(what, sizeof what, "class %lld beyond its number", (long long)c);
         verdict_of(d, what, total, (double)d->n * 0x1p-20, bernstein(variance, 1, l));
     }
-    for (int64_t i = 0; i < d->n; ++i) { /* centred class number, within [-1, 1] */
+    for (int64_t i = 0; d->row > 0 && i < d->n; ++i) { /* centred class number, within [-1, 1] */
         const double *p = d->law->weight + i / d->row * classes;
         double mean = 0, square = 0;
         for (int64_t c = 0; c < classes; ++c) {

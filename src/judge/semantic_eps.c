@@ -88,7 +88,7 @@ static double median(double *x, int64_t n) {
     return x[n / 2];
 }
 
-static vn_status_t open(vn_variant_t *v, const place_t *place, planes_t *p, bool *usable, vn_error_t *err) {
+static vn_status_t open_planes(vn_variant_t *v, const place_t *place, planes_t *p, bool *usable, vn_error_t *err) {
     const vn_explain_t *e = v->e;
     *usable = false;
     VN_TRY(values(v, place, 0x1p-100, &p->zero, &p->room, err));
@@ -276,7 +276,7 @@ static vn_status_t epsilon(vn_variant_t *v, vn_error_t *err) {
     if (!v->e->x || !v->e->c->ref->value) return VN_OK;
     planes_t p = {0};
     bool usable;
-    vn_status_t s = open(v, &place, &p, &usable, err);
+    vn_status_t s = open_planes(v, &place, &p, &usable, err);
     if (s == VN_OK && usable) {
         const double n = sample_size(v);
         const char *op = place.operand < 0 ? v->node->op : "The root of a variance";

@@ -253,7 +253,7 @@ static vn_status_t picked(vn_eval_t *e, const top_t *p, const vn_tensor_t *index
     vn_status_t s = vn_plain_new(e, e->in[0].t->dtype, &p->out, &all);
     const size_t size = vn_plain_size(plain);
     const int64_t *ix = index->data, block = p->k * p->l.inner;
-    for (int64_t n = 0; s == VN_OK && n < all->count; ++n) {
+    for (int64_t n = 0; s == VN_OK && block > 0 && n < all->count; ++n) {
         const int64_t from = (n / block * p->l.dim + ix[n]) * p->l.inner + n % p->l.inner;
         memcpy((char *)all->data + (size_t)n * size, (const char *)plain->data + (size_t)from * size, size);
     }

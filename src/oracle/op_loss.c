@@ -135,7 +135,7 @@ static vn_status_t reduce(vn_eval_t *e, const double *x, const double *ex, const
         const int64_t c = vn_tensor_get_i64(labels, i);
         double l = 0, le = 0, lv = 0, lo = 0, weight = 0;
         if (!(ignore && c == ignore->i)) {
-            if (c < 0 || c >= classes)
+            if (c < 0 || c >= classes || inner == 0)
                 return vn_eval_fail(e, VN_ERR_RANGE, "label %lld of sample %lld is not one of %lld classes", (long long)c, (long long)i,
                                     (long long)classes);
             const int64_t at = (i / inner * classes + c) * inner + i % inner;

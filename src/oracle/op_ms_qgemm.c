@@ -72,9 +72,10 @@ static vn_status_t sums(vn_eval_t *e, qgemm_t *g) {
     g->acc = vn_alloc((size_t)cells + 1, sizeof *g->acc);
     if (!g->a || !g->b || !g->acc) return vn_eval_fail(e, VN_ERR_NOMEM, "no memory for %lld sums", (long long)cells);
     for (int64_t i = 0; i < na; ++i) g->a[i] = a[i] - za[0];
-    for (int64_t i = 0; i < nb; ++i) g->b[i] = b[i] - zb[step * (g->tb ? i / g->k : i % g->n)];
+    for (int64_t i = 0; g->k > 0 && g->n > 0 && i < nb; ++i) g->b[i] = b[i] - zb[step * (g->tb ? i / g->k : i % g->n)];
     if (cells && g->k) vn_dgemm(g->m, g->n, g->k, g->a, g->ta ? g->m : g->k, g->ta, g->b, g->tb ? g->k : g->n, g->tb, g->acc, g->n, false);
-    for (int64_t i = 0; vn_has(e, C) && i < cells; ++i) g->acc[i] += (double)vn_arg_int(e, C, i / g->n * g->c_row + i % g->n * g->c_col);
+    for (int64_t i = 0; vn_has(e, C) && g->n > 0 && i < cells; ++i)
+        g->acc[i] += (double)vn_arg_int(e, C, i / g->n * g->c_row + i % g->n * g->c_col);
     return VN_OK;
 }
 

@@ -48,12 +48,8 @@ static void nearest_range(void *ctx, int64_t begin, int64_t end) {
             other += b * j->step[d];
         }
         char *to = (char *)j->r->tensor->data + (size_t)i * j->unit;
-        if (outside) {
-            memcpy(to, &j->fill, j->unit);
-            at = -1;
-        } else {
-            copy_unit(to, (const char *)j->x->data + (size_t)at * j->unit, j->unit);
-        }
+        if (outside) memcpy(to, &j->fill, j->unit);
+        else copy_unit(to, (const char *)j->x->data + (size_t)at * j->unit, j->unit);
         if (!j->r->either) continue;
         char *alt = (char *)j->r->either->data + (size_t)i * j->unit;
         if (outside || ties == 0) memcpy(alt, to, j->unit);
@@ -410,7 +406,8 @@ static const vn_op_t rows[] = {
     {"", "Upsample", 9, 9, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | P, "RESIZE-1", vn_eval_resize, infer, 0},
     {"", "GridSample", 16, 19, VN_CLASS_COMPOSITE, VN_OP_REFINES, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
     {"", "GridSample", 20, 0, VN_CLASS_COMPOSITE, VN_OP_REFINES, "RESIZE-5", vn_eval_grid_sample, vn_infer_grid_sample, 0},
-    {"", "AffineGrid", 20, 0, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | VN_OP_REFINES, "RESIZE-6", vn_eval_affine_grid, vn_infer_affine_grid, 0},
+    {"", "AffineGrid", 20, 0, VN_CLASS_COMPOSITE, VN_OP_SHAPE_LIKE_1 | VN_OP_REFINES, "RESIZE-6", vn_eval_affine_grid, vn_infer_affine_grid,
+     0},
 };
 
 const vn_family_t vn_family_resample = {"resample", rows, sizeof rows / sizeof *rows};

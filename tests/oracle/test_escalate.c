@@ -416,10 +416,11 @@ VN_TEST(escalate, rows) {
 
 /* A row that gives no more digits: what may be a tie is counted, and the other neighbour is as good. */
 VN_TEST(escalate, what_stays_open_is_counted) {
-    one_node_t n = node("Resize", 19, 4);
-    n.attrs[0] = (one_attr_t){"mode", ONE_TEXT, 0, "linear"};
-    n.in[0] = twin_tensor(t, VN_BF16, TWIN_DIMS(1, 1, 1, 4), (const double[]){256, 260, 264, 268});
-    n.in[3] = one_ints(t, VN_I64, 4, (const int64_t[]){1, 1, 1, 8}); /* 257 and 263 lie between two members, whose distance is 2 */
+    one_node_t n = node("DeformConv", 19, 3); /* has no second evaluation */
+    n.in[0] =
+        twin_tensor(t, VN_BF16, TWIN_DIMS(1, 1, 1, 2), (const double[]){256, 262}); /* 259 lies between two members, whose distance is 2 */
+    n.in[1] = twin_tensor(t, VN_BF16, TWIN_DIMS(1, 1, 1, 1), (const double[]){1});
+    n.in[2] = twin_tensor(t, VN_BF16, TWIN_DIMS(1, 2, 1, 2), (const double[]){0, 0, 0.5, 0});
     one_run(t, &n);
     const vn_ref_t *r = &n.out[0];
     int64_t choices = 0;

@@ -86,7 +86,8 @@ VN_TEST(vdd, errors_are_within_the_claims) {
             worst = fmax(worst, d);
         }
         if (!(worst > cases[c].limit / 128)) /* the claim is no more than seven bits away from what was seen */
-            vn_test_fail(t, __FILE__, __LINE__, "%s is wrong by %a at most, the claim of %a is too wide", cases[c].name, worst, cases[c].limit);
+            vn_test_fail(t, __FILE__, __LINE__, "%s is wrong by %a at most, the claim of %a is too wide", cases[c].name, worst,
+                         cases[c].limit);
     }
 }
 

@@ -170,7 +170,8 @@ static vn_status_t all_heads(call_t *c, heads_t *h) {
     for (int64_t i = 0; s == VN_OK && i < h->batch * h->heads; ++i)
         s = attend(c, h, i / h->heads, i % h->heads, y + i * h->queries * h->v_size);
     const int64_t flat[3] = {h->batch, h->queries, h->heads * h->v_size}, deep[4] = {h->batch, h->heads, h->queries, h->v_size};
-    for (int64_t i = 0; s == VN_OK && i < product_of(deep, 4); ++i) {
+    const bool some = h->v_size > 0 && h->queries > 0 && h->heads > 0;
+    for (int64_t i = 0; s == VN_OK && some && i < product_of(deep, 4); ++i) {
         const int64_t e = i % h->v_size, q = i / h->v_size % h->queries, n = i / h->v_size / h->queries % h->heads,
                       b = i / h->v_size / h->queries / h->heads;
         out[h->flat ? ((b * h->queries + q) * h->heads + n) * h->v_size + e : i] = y[i];

@@ -45,7 +45,7 @@ static int64_t scale_of(const call_t *c, const scales_t *q, int64_t i) {
     if (q->one) return 0;
     const int64_t along = i / q->inner % q->length, outer = i / q->inner / q->length;
     int64_t at = along / q->block;
-    if (faulty(c, F_GROUP_INDEX) || faulty(c, F_CHANNEL_SCALE)) at = (at + 1) % q->blocks;
+    if (faulty(c, F_GROUP_INDEX) || faulty(c, F_CHANNEL_SCALE)) at = q->blocks < 1 ? 0 : (at + 1) % q->blocks;
     return c->in[1]->rank == 1 ? at : (outer * q->blocks + at) * q->inner + i % q->inner;
 }
 
