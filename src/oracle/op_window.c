@@ -3,6 +3,7 @@
  * Claims:
  *   SPECTRAL-3  w = a0 - a1 cos(theta) + a2 cos(2 theta), theta = 2 pi n / N (Hann as sin^2(theta/2) or in this form): the angle is off by
  *               4 u theta, the cosine by 2 t u, the sum by 3 u of its terms: a1 (4 u theta + 2 t u) + a2 (8 u theta + 2 t u) + 4 u (a0 + a1 + a2).
+ *               Own error: the same with u = 2^-53, t = 1, and angles of 3 roundings.
  *   SPECTRAL-4  mel: quotients of small integers, u |y|. Bin edges are floors: an edge within 2^-16 of an integer (relative) may fall either
  *               way, its columns are void.
  * A symmetric window of one sample divides 0 by 0: NaN, with the reading "ones".
@@ -51,11 +52,37 @@ static vn_status_t reading_ones(vn_eval_t *e) {
     return vn_out_reading(e, 0, "ones", t);
 }
 
+/* (a0 - a1 cos(theta) + a2 cos(2 theta)) / of */
+typedef struct form {
+    const char *name;
+    double a0, a1, a2, of;
+} form_t;
+
+typedef struct window {
+    const form_t *form;
+    int64_t period;
+} window_t;
+
+/* In more digits (claim PREC-9). Hann is sin^2(theta / 2), which keeps its digits beside 0. */
+static void element(void *ctx, int64_t i, vn_exact_t *out) {
+    const window_t *j = ctx;
+    const form_t *f = j->form;
+    vn_tracked_t c, s, c2;
+    if (j->period < 1) return;
+    const int64_t k = i % j->period;
+    if (f->a0 == f->a1) {
+        vn_tk_turn(k, 2 * j->period, &c, &s);
+        *out = vn_tk_exact(vn_tk_mul(s, s));
+        return;
+    }
+    vn_tk_turn(k, j->period, &c, &s);
+    vn_tk_turn(2 * k % j->period, j->period, &c2, &s);
+    const vn_tracked_t sum = vn_tk_add(vn_tk_sub(vn_tk(f->a0), vn_tk_mul(vn_tk(f->a1), c)), vn_tk_mul(vn_tk(f->a2), c2));
+    *out = vn_tk_exact(vn_tk_div(sum, vn_tk(f->of)));
+}
+
 vn_status_t vn_eval_window(vn_eval_t *e) {
-    static const struct {
-        const char *name;
-        double a0, a1, a2;
-    } forms[] = {{"HannWindow", 0.5, 0.5, 0}, {"HammingWindow", 25.0 / 46, 21.0 / 46, 0}, {"BlackmanWindow", 0.42, 0.5, 0.08}};
+    static const form_t forms[] = {{"HannWindow", 1, 1, 0, 2}, {"HammingWindow", 25, 21, 0, 46}, {"BlackmanWindow", 42, 50, 8, 100}};
     int form = 0;
     for (int i = 0; i < 3; ++i)
         if (strcmp(e->node->op, forms[i].name) == 0) form = i;
@@ -65,8 +92,14 @@ vn_status_t vn_eval_window(vn_eval_t *e) {
     if (size < 0 || size > INT64_C(1) << 40) return vn_eval_fail(e, VN_ERR_RANGE, "a window of %lld samples", (long long)size);
     VN_TRY(output(e, 1, &size, &type));
     const int64_t period = vn_node_int(e->node, "periodic", 1) ? size : size - 1;
-    const double a0 = forms[form].a0, a1 = forms[form].a1, a2 = forms[form].a2, u = vn_u(e), t = vn_budget(e, "cos"),
-                 pi2 = 6.283185307179586;
+    window_t job = {&forms[form], period};
+    if (e->refine) {
+        vn_refine_each(e, element, &job);
+        return VN_OK;
+    }
+    if (e->want >= VN_WANT_BOUND && vn_dtype_is_float(type)) VN_TRY(vn_out_own(e, 0));
+    const double of = forms[form].of, a0 = forms[form].a0 / of, a1 = forms[form].a1 / of, a2 = forms[form].a2 / of, u = vn_u(e),
+                 t = vn_budget(e, "cos"), pi2 = 6.283185307179586;
     vn_ref_t *r = &e->out[0];
     for (int64_t i = 0; i < size; ++i) {
         const double theta = pi2 * (double)i / (double)period, half = sin(theta / 2);
@@ -74,6 +107,7 @@ vn_status_t vn_eval_window(vn_eval_t *e) {
         if (!r->bound || period == 0) continue;
         const double w = fmax(u, 0x1p-50);
         r->bound[i] = a1 * (4 * w * theta + 2 * t * w) + a2 * (8 * w * theta + 2 * t * w) + 4 * w * (a0 + a1 + a2);
+        if (r->own) r->own[i] = (a1 * (3 * theta + 2) + a2 * (6 * theta + 2) + 4 * (a0 + a1 + a2)) * 0x1p-53;
         if (r->var) r->var[i] = r->bound[i] * r->bound[i] / 27;
     }
     if (!vn_dtype_is_float(type)) return cut(e, type);
@@ -114,6 +148,7 @@ vn_status_t vn_eval_mel(vn_eval_t *e) {
         edges[i] = edge_at(700 * (pow(10, mel / 2595) - 1), length, rate);
     }
     vn_ref_t *r = &e->out[0];
+    r->own_rel = 0x1p-53; /* one rounding of a quotient of integers */
     for (int64_t i = 0; i < bands; ++i) {
         const int64_t left = edges[i].bin, centre = edges[i + 1].bin, right = edges[i + 2].bin;
         for (int64_t k = left; k <= right && k < bins; ++k) {

@@ -72,6 +72,9 @@ typedef long double vn_quad_t;
 #define vn_qabs VN_QUAD_FN(fabs)
 #define vn_qnext VN_QUAD_FN(nextafter)
 
+/** pi, rounded once: three numbers of 53 bits, of which the last two add up without loss. */
+#define VN_QUAD_PI ((vn_quad_t)0x1.921fb54442d18p+1 + ((vn_quad_t)0x1.1a62633145c07p-53 - (vn_quad_t)0x1.f1976b7ed8fbcp-109))
+
 /** A function's relative error, one that is within `units` of its base functions' errors. */
 #define VN_QUAD_ERROR(units) (8 * (units)*VN_QUAD_U)
 

@@ -4,6 +4,7 @@
 
 #include "oracle/fourier.h"
 #include "oracle/rows.h"
+#include "oracle/tracked.h"
 
 vn_status_t vn_eval_dft(vn_eval_t *e);
 vn_status_t vn_infer_dft(vn_eval_t *e);

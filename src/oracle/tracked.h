@@ -71,6 +71,29 @@ static inline bool vn_tk_floor(vn_tk_fraction_t a, int64_t *k, vn_tracked_t *res
 /** As the answer to a request. */
 static inline vn_exact_t vn_tk_exact(vn_tracked_t a) { return (vn_exact_t){.value = a.v, .own = a.e * VN_TRACKED_ROOM}; }
 
+/**
+ * cos and sin of 2 pi k / n, 0 <= k < n < 2^59: the angle is taken from the nearest quarter of the circle, so that it stays below pi/4 and multiples of a
+ * quarter are numbers, and so are the halves: cos and sin of rational angles are rational only there (Niven). The angle is off by 4 units of itself,
+ * the functions by 8 of theirs (PREC-1).
+ */
+static inline void vn_tk_turn(int64_t k, int64_t n, vn_tracked_t *c, vn_tracked_t *s) {
+    const vn_quad_t pi2 = 2 * VN_QUAD_PI;
+    const int64_t eighth = 8 * k / n, quarter = (eighth + 1) / 2;
+    const vn_quad_t angle = pi2 * (vn_quad_t)(4 * k - quarter * n) / (4 * (vn_quad_t)n);
+    const vn_quad_t x = vn_qcos(angle), y = vn_qsin(angle), off = 4 * VN_QUAD_U * vn_qabs(angle);
+    vn_tracked_t near = {x, angle == 0 ? 0 : VN_QUAD_ERROR(1) * vn_qabs(x) + off * vn_qabs(y)}; /* a second order is below the room */
+    vn_tracked_t across = {y, angle == 0 ? 0 : VN_QUAD_ERROR(1) * vn_qabs(y) + off};
+    const int64_t twelfths = 3 * (4 * k - quarter * n); /* of the circle, times n: a twelfth from the quarter has a sine of a half */
+    if (twelfths == n || twelfths == -n) across = vn_tk(twelfths > 0 ? (vn_quad_t)0.5 : -(vn_quad_t)0.5);
+    const vn_tracked_t less = {-near.v, near.e}, under = {-across.v, across.e};
+    switch (quarter % 4) {
+    case 0: *c = near, *s = across; break;
+    case 1: *c = under, *s = near; break;
+    case 2: *c = less, *s = under; break;
+    default: *c = across, *s = less; break;
+    }
+}
+
 /* ---- interpolation ---- */
 
 /** Keys' kernel at distance x / d >= 0, times d^3. */

@@ -187,6 +187,13 @@ VN_TEST(signals, grid_sample) {
 
 /* ---- spectra ---- */
 
+/* Where the oracle's value is exact: what functions of 300 bits leave beside a number is not there. */
+static void snapped(mpfr_t y) {
+    mpfr_prec_round(y, 200, MPFR_RNDN);
+    if (fabs(mpfr_get_d(y, MPFR_RNDN)) < 0x1p-250) mpfr_set_zero(y, 1);
+    mpfr_prec_round(y, 300, MPFR_RNDN);
+}
+
 VN_TEST(signals, transforms) {
     static const int64_t lengths[] = {1, 2, 7, 16, 30, 37};
     vn_rng_t rng = vn_test_rng(t);
@@ -206,6 +213,8 @@ VN_TEST(signals, transforms) {
         snprintf(what, sizeof what, "DFT of %d, inverse %d, %s", (int)n, inverse, vn_dtype_name(type));
         for (int64_t k = 0; k < n; ++k) {
             tw_fourier(a, b, re, im, n, k, inverse);
+            snapped(a);
+            snapped(b);
             twin_value(t, what, &c.out[0], 2 * k, a);
             twin_value(t, what, &c.out[0], 2 * k + 1, b);
         }
@@ -233,6 +242,8 @@ VN_TEST(signals, frames) {
         for (int64_t k = 0; k < FRAME / 2 + 1; ++k) {
             for (int i = 0; i < FRAME; ++i) z[i] = x[f * HOP + i] * w[i];
             tw_fourier(a, b, z, NULL, FRAME, k, false);
+            snapped(a);
+            snapped(b);
             twin_value(t, "STFT", &c.out[0], 2 * (f * (FRAME / 2 + 1) + k), a);
             twin_value(t, "STFT", &c.out[0], 2 * (f * (FRAME / 2 + 1) + k) + 1, b);
         }
