@@ -4,10 +4,14 @@
 
 #include "oracle/expsum.h"
 
-/** A plane of vectors: element c of vector i of head h of sample b is at[b*sb + h*sh + i*si + c]. err (or NULL) has the same layout. */
+/**
+ * A plane of vectors: element c of vector i of head h of sample b is at[b*sb + h*sh + i*si + c]. err (or NULL) has the same layout, and so has lo, the
+ * second half of double-double numbers where elements are evaluated again.
+ */
 typedef struct vn_heads {
     const double *at, *err;
     int64_t sb, sh, si;
+    const double *lo;
 } vn_heads_t;
 
 /** Added to the scores: at[b*sb + h*sh + i*si + j*sj]; -inf forbids. Keys from `keys` on are forbidden. */
@@ -24,6 +28,7 @@ typedef struct vn_attention {
     int64_t batch, heads, kv_heads, queries, keys, size, v_size;
     vn_heads_t q, k, v;
     double scale, softcap;   /* softcap 0: none */
+    bool root_scale;         /* scale is 1 / sqrt(size) */
     vn_score_bias_t bias[2]; /* at NULL: none */
     bool causal;
     const int64_t *offset; /* per sample: query i stands at position i + offset */
@@ -40,7 +45,7 @@ typedef struct vn_attention {
 
 /** Outputs must have been created by vn_out_float. Errors: NOMEM, SHAPE. */
 vn_status_t vn_attention_run(vn_attention_t *a);
-/** Answers e->refine for ai.onnx Attention (refine_attention.c): operands are exact, a scale that is no attribute is 1 / sqrt(size). */
+/** Answers e->refine (refine_attention.c): err of q, k, v is what their double-double numbers may be off by. */
 vn_status_t vn_refine_attention(const vn_attention_t *a);
 
 vn_status_t vn_eval_attention(vn_eval_t *e);

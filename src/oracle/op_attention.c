@@ -280,6 +280,7 @@ static vn_status_t run(vn_eval_t *e, bag_t *bag, const plan_t *p) {
                         .tap = named(e, 3) ? (vn_score_tap_t)vn_node_int(e->node, "qk_matmul_output_mode", 0) : VN_TAP_NONE,
                         .body16 = true};
     if (a.tap < VN_TAP_NONE || a.tap > VN_TAP_WEIGHTS) return vn_eval_fail(e, VN_ERR_RANGE, "qk_matmul_output_mode %d", (int)a.tap);
+    a.root_scale = !vn_node_attr(e->node, "scale");
     a.scale = vn_node_attr(e->node, "scale") ? vn_node_float(e->node, "scale", 1) : 1 / sqrt((double)p->size);
     double *owned;
     const double *q;
@@ -340,9 +341,12 @@ static const vn_op_t rows[] = {
     {"", "SwiGLU", 28, 0, VN_CLASS_ELEMENTARY, 0, "ATTN-6", vn_eval_swiglu, vn_infer_swiglu, 0},
     {"ai.onnx.preview", "FlexAttention", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_flex, vn_infer_flex, 0},
     {"com.microsoft", "RotaryEmbedding", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-2", vn_eval_rotary_contrib, vn_infer_rotary, 0},
-    {"com.microsoft", "MultiHeadAttention", 1, 0, VN_CLASS_COMPOSITE, P, "ATTN-1", vn_eval_multi_head, vn_infer_multi_head, 0},
-    {"com.microsoft", "Attention", 1, 0, VN_CLASS_COMPOSITE, 0, "ATTN-3", vn_eval_packed_attention, vn_infer_packed_attention, 0},
-    {"com.microsoft", "GroupQueryAttention", 1, 0, VN_CLASS_COMPOSITE, 0, "ATTN-3", vn_eval_group_query, vn_infer_group_query, 0},
+    {"com.microsoft", "MultiHeadAttention", 1, 0, VN_CLASS_COMPOSITE, P | VN_OP_REFINES, "ATTN-1", vn_eval_multi_head, vn_infer_multi_head,
+     0},
+    {"com.microsoft", "Attention", 1, 0, VN_CLASS_COMPOSITE, VN_OP_REFINES, "ATTN-3", vn_eval_packed_attention, vn_infer_packed_attention,
+     0},
+    {"com.microsoft", "GroupQueryAttention", 1, 0, VN_CLASS_COMPOSITE, VN_OP_REFINES, "ATTN-3", vn_eval_group_query, vn_infer_group_query,
+     0},
 };
 
 const vn_family_t vn_family_attention = {"attention", rows, sizeof rows / sizeof *rows};

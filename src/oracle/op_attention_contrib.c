@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "oracle/attention_planes.h"
+#include "oracle/dd.h"
 #include "oracle/ms.h"
+#include "tensor/clones.h"
 
 typedef struct parts {
     vn_head_plane_t q, k, v;
@@ -104,6 +106,7 @@ static vn_status_t run(vn_eval_t *e, parts_t *p, int64_t past, int k_mask, int k
                         .body16 = true,
                         .offset = offset};
     const double scale = vn_node_float(e->node, "scale", 0);
+    a.root_scale = scale == 0;
     a.scale = scale != 0 ? scale : 1 / sqrt((double)h);
     for (int64_t b = 0; b < B; ++b) offset[b] = past;
     VN_TRY(key_mask(e, k_mask, B, S, T, p, &a.bias[0]));
@@ -113,7 +116,7 @@ static vn_status_t run(vn_eval_t *e, parts_t *p, int64_t past, int k_mask, int k
         const int64_t shape[4] = {B, N, S, T};
         VN_TRY(vn_out_float(e, k_tap, p->type, 4, shape));
     }
-    return vn_attention_run(&a);
+    return e->refine ? vn_refine_attention(&a) : vn_attention_run(&a);
 }
 
 /* ---- MultiHeadAttention ---- */
@@ -255,6 +258,12 @@ vn_status_t vn_eval_multi_head(vn_eval_t *e) {
     int64_t *offset = s == VN_OK ? vn_alloc((size_t)p.q.batch + 1, sizeof *offset) : NULL;
     if (s == VN_OK && !offset) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     if (s == VN_OK) s = run(e, &p, past, M_MASK, M_SCORES, named(e, 3) ? 3 : -1, offset);
+    if (e->refine) { /* elements of a shared buffer are left as they are */
+        if (s == VN_OK && !vn_has(e, M_PAST_LENGTH)) vn_head_refine(e, e->refine->k == 1 ? &p.k : e->refine->k == 2 ? &p.v : NULL);
+        vn_free(offset);
+        parts_free(&p);
+        return s;
+    }
     if (s == VN_OK) s = present_of(e, 1, M_PAST_KEY, &p.k);
     if (s == VN_OK) s = present_of(e, 2, M_PAST_VALUE, &p.v);
     vn_free(offset);
@@ -268,7 +277,7 @@ enum { A_INPUT, A_WEIGHTS, A_BIAS, A_MASK, A_PAST, A_SCORES, A_PAST_LENGTH };
 enum { Q_INPUT, Q_WEIGHTS, Q_BIAS, Q_INPUT_SCALE, Q_WEIGHT_SCALE, Q_MASK, Q_INPUT_ZERO, Q_WEIGHT_ZERO, Q_PAST };
 
 typedef struct projection {
-    double *y, *err; /* [batch * length, columns] */
+    double *y, *err, *lo; /* [batch * length, columns]; lo where elements are evaluated again */
     int64_t columns;
 } projection_t;
 
@@ -277,7 +286,37 @@ static vn_status_t projection_new(vn_eval_t *e, const vn_tensor_t *x, const vn_t
     if (!vn_i64_mul(x->dims[0] * x->dims[1], p->columns, count)) return vn_eval_fail(e, VN_ERR_RANGE, "the projection is too large");
     p->y = vn_alloc((size_t)*count + 1, sizeof *p->y);
     p->err = vn_alloc((size_t)*count + 1, sizeof *p->err);
-    return p->y && p->err ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+    if (e->refine) p->lo = vn_alloc((size_t)*count + 1, sizeof *p->lo);
+    return p->y && p->err && (p->lo || !e->refine) ? VN_OK : vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
+}
+
+/* ---- the projection in double-double ---- */
+
+VN_CLONES static void add_row(int64_t n, const double *restrict w, double x, double *restrict sum, double *restrict lost,
+                              double *restrict size) {
+    for (int64_t j = 0; j < n; ++j) vn_dd_add_product(x, w[j], &sum[j], &lost[j], &size[j]);
+}
+
+typedef struct exact_rows {
+    const double *x, *w, *bias;
+    int64_t in, n;
+    projection_t *p;
+} exact_rows_t;
+
+static void exact_range(void *ctx, int64_t begin, int64_t end) {
+    const exact_rows_t *r = ctx;
+    for (int64_t i = begin; i < end; ++i) {
+        double *y = r->p->y + i * r->n, *lo = r->p->lo + i * r->n, *err = r->p->err + i * r->n;
+        for (int64_t c = 0; c < r->in; ++c) add_row(r->n, r->w + c * r->n, r->x[i * r->in + c], y, lo, err);
+        for (int64_t j = 0; j < r->n; ++j) {
+            vn_dd_t s;
+            s.hi = vn_dd_two_sum(y[j], lo[j], &s.lo);
+            if (r->bias) s = vn_dd_add(s, (vn_dd_t){r->bias[j], 0});
+            y[j] = s.hi;
+            lo[j] = s.lo;
+            err[j] = err[j] < 0x1p960 ? vn_dd_dot_own(r->in, err[j]) + VN_DD_U * fabs(s.hi) : INFINITY;
+        }
+    }
 }
 
 static vn_status_t project(vn_eval_t *e, projection_t *p) {
@@ -289,6 +328,13 @@ static vn_status_t project(vn_eval_t *e, projection_t *p) {
     VN_TRY(projection_new(e, x, w, p, &count));
     vn_status_t s = vn_read_operand(e, 0, vn_arg_f64(e, A_INPUT), x->count, x->dtype, &xs, &own_x);
     if (s == VN_OK) s = vn_read_operand(e, 1, vn_arg_f64(e, A_WEIGHTS), w->count, w->dtype, &ws, &own_w);
+    if (s == VN_OK && e->refine) {
+        exact_rows_t r = {.x = xs, .w = ws, .bias = bias, .in = in, .n = n, .p = p};
+        vn_parallel(rows, 1, exact_range, &r);
+        vn_free(own_x);
+        vn_free(own_w);
+        return VN_OK;
+    }
     if (s == VN_OK) {
         vn_dgemm(rows, n, in, xs, in, false, ws, n, false, p->y, n, false);
         s = vn_abs_gemm_upper(rows, n, in, xs, in, false, ws, n, false, p->err, n, false);
@@ -333,6 +379,14 @@ static vn_status_t project_codes(vn_eval_t *e, projection_t *p) {
     }
     for (int64_t i = 0; s == VN_OK && i < count; ++i) {
         const double v = p->y[i] * sx * sw[scales == 1 ? 0 : i % n], b = bias[i % n];
+        if (e->refine) { /* the sum of codes is an integer below 2^53 */
+            const vn_dd_t scaled = vn_dd_mul(vn_dd_mul((vn_dd_t){p->y[i], 0}, (vn_dd_t){sx, 0}), (vn_dd_t){sw[scales == 1 ? 0 : i % n], 0}),
+                          sum = vn_dd_add(scaled, (vn_dd_t){b, 0});
+            p->y[i] = sum.hi;
+            p->lo[i] = sum.lo;
+            p->err[i] = 4 * VN_DD_U * (fabs(v) + fabs(b)) + 0x1p-1060;
+            continue;
+        }
         p->y[i] = v + b;
         p->err[i] = vn_gamma(4, u) * fabs(v) + u * (1 + 4 * u) * (fabs(v) + fabs(b)) + vn_eta(e) * (1 + fabs(v));
     }
@@ -354,7 +408,7 @@ static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, project_fn fn, int 
         return vn_eval_fail(e, VN_ERR_SHAPE, "hidden sizes %lld and %lld over %lld heads and %lld columns", (long long)Q, (long long)V,
                             (long long)heads, (long long)n);
     vn_status_t s = fn(e, &r);
-    const vn_head_source_t from = {.at = r.y, .err = r.err, .sb = S * n, .si = n, .sh = Q / heads};
+    const vn_head_source_t from = {.at = r.y, .err = r.err, .lo = r.lo, .sb = S * n, .si = n, .sh = Q / heads};
     vn_head_source_t k = from, v = from;
     k.offset = Q;
     v.offset = 2 * Q;
@@ -369,6 +423,7 @@ static vn_status_t packed_parts(vn_eval_t *e, int64_t heads, project_fn fn, int 
     }
     vn_free(r.y);
     vn_free(r.err);
+    vn_free(r.lo);
     if (s != VN_OK || !vn_has(e, k_past)) return s;
     const vn_tensor_t *t = e->in[k_past].t;
     const double *at = vn_arg_f64(e, k_past);
@@ -384,13 +439,26 @@ static vn_status_t present(vn_eval_t *e, const parts_t *p) {
     if (!named(e, 1)) return VN_OK;
     const int64_t dims[5] = {2, p->k.batch, p->k.heads, p->k.length, p->k.size};
     VN_TRY(vn_out_float(e, 1, p->type, 5, dims));
+    if (e->want >= VN_WANT_BOUND) VN_TRY(vn_out_own(e, 1));
     vn_ref_t *r = &e->out[1];
     const int64_t half = r->count / 2;
     for (int64_t i = 0; i < r->count; ++i) {
         const vn_head_plane_t *from = i < half ? &p->k : &p->v;
         r->value[i] = from->v[i % half];
         if (r->bound) r->bound[i] = from->e[i % half];
+        if (r->own) r->own[i] = from->e[i % half] * (0x1p-53 / vn_u(e)) + 0x1p-53 * fabs(r->value[i]); /* one such evaluation in f64 */
         if (r->var) r->var[i] = from->e[i % half] * from->e[i % half] / 9;
+    }
+    return VN_OK;
+}
+
+static vn_status_t present_again(vn_eval_t *e, const parts_t *p) {
+    const vn_refine_t *q = e->refine;
+    const int64_t half = p->k.batch * p->k.heads * p->k.length * p->k.size;
+    for (int64_t i = 0; q->k == 1 && i < q->n; ++i) {
+        const vn_head_plane_t *from = q->at[i] < half ? &p->k : &p->v;
+        const int64_t at = q->at[i] % half;
+        q->out[i] = (vn_exact_t){.value = (vn_quad_t)from->v[at] + from->lo[at], .own = from->e[at]};
     }
     return VN_OK;
 }
@@ -418,7 +486,7 @@ static vn_status_t packed(vn_eval_t *e, const packed_form_t *f) {
     int64_t *offset = s == VN_OK ? vn_alloc((size_t)p.q.batch + 1, sizeof *offset) : NULL;
     if (s == VN_OK && !offset) s = vn_eval_fail(e, VN_ERR_NOMEM, "no memory");
     if (s == VN_OK) s = run(e, &p, past, f->k_mask, f->k_scores, -1, offset);
-    if (s == VN_OK) s = present(e, &p);
+    if (s == VN_OK) s = e->refine ? present_again(e, &p) : present(e, &p);
     vn_free(offset);
     parts_free(&p);
     return s;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "oracle/attention_planes.h"
+#include "oracle/dd.h"
 
 enum {
     QUERY,
@@ -146,6 +147,17 @@ static vn_status_t fill(vn_eval_t *e, gqa_t *g) {
     return VN_OK;
 }
 
+/* a x + b y in double-double; returns what it may be off by. */
+static double turned(double a, double x, double b, double y, double *hi, double *lo) {
+    vn_dd_t p, q;
+    p.hi = vn_dd_two_prod(a, x, &p.lo);
+    q.hi = vn_dd_two_prod(b, y, &q.lo);
+    const vn_dd_t s = vn_dd_add(p, q);
+    *hi = s.hi;
+    *lo = s.lo;
+    return p.lo == 0 && q.lo == 0 ? 0 : VN_DD_U * fabs(s.hi) + 0x1p-1070; /* of two numbers the sum is one such number */
+}
+
 static vn_status_t rotate(vn_eval_t *e, const gqa_t *g, vn_head_plane_t *p) {
     const vn_tensor_t *c = e->in[COSINE].t, *s = e->in[SINE].t;
     if (c->rank != 2 || s->rank != 2 || c->dims[1] != s->dims[1] || c->dims[0] != s->dims[0] || 2 * c->dims[1] > g->size)
@@ -162,11 +174,16 @@ static vn_status_t rotate(vn_eval_t *e, const gqa_t *g, vn_head_plane_t *p) {
                 return vn_eval_fail(e, VN_ERR_RANGE, "position %lld outside the %lld rows of the caches", (long long)at,
                                     (long long)c->dims[0]);
             for (int64_t h = 0; h < p->heads; ++h) {
-                double *v = p->v + ((b * p->heads + h) * p->length + i) * p->size,
-                       *err = p->e + ((b * p->heads + h) * p->length + i) * p->size;
+                const int64_t row = ((b * p->heads + h) * p->length + i) * p->size;
+                double *v = p->v + row, *err = p->e + row, *lo = p->lo ? p->lo + row : NULL;
                 for (int64_t k = 0; k < half; ++k) {
                     const int64_t a1 = interleaved ? 2 * k : k, a2 = interleaved ? 2 * k + 1 : half + k;
                     const double x1 = v[a1], x2 = v[a2], cs = cosine[at * half + k], sn = sine[at * half + k], eta = vn_eta(e);
+                    if (lo) { /* claim PREC-10 */
+                        err[a1] = turned(cs, x1, -sn, x2, &v[a1], &lo[a1]);
+                        err[a2] = turned(sn, x1, cs, x2, &v[a2], &lo[a2]);
+                        continue;
+                    }
                     v[a1] = cs * x1 - sn * x2;
                     v[a2] = sn * x1 + cs * x2;
                     err[a1] = vn_gamma(2, u) * (fabs(cs * x1) + fabs(sn * x2)) + eta;
@@ -185,10 +202,12 @@ static vn_status_t cache(vn_eval_t *e, const gqa_t *g, int k_past, const vn_head
     for (int64_t b = 0; b < g->batch; ++b)
         for (int64_t h = 0; h < g->kv_heads; ++h) {
             const int64_t group = b * g->kv_heads + h, n = g->fresh[b] < g->capacity - g->past[b] ? g->fresh[b] : g->capacity - g->past[b];
-            double *v = all->v + group * g->capacity * g->size, *err = all->e + group * g->capacity * g->size;
+            const int64_t to = group * g->capacity * g->size, from = group * g->length * g->size, at = to + g->past[b] * g->size;
+            double *v = all->v + to, *err = all->e + to;
             if (past) memcpy(v, past + group * g->buffer * g->size, (size_t)(g->buffer * g->size) * sizeof *v);
             memcpy(v + g->past[b] * g->size, fresh->v + group * g->length * g->size, (size_t)(n * g->size) * sizeof *v);
             memcpy(err + g->past[b] * g->size, fresh->e + group * g->length * g->size, (size_t)(n * g->size) * sizeof *v);
+            if (all->lo) memcpy(all->lo + at, fresh->lo + from, (size_t)(n * g->size) * sizeof *v);
         }
     return VN_OK;
 }
@@ -286,6 +305,7 @@ static vn_status_t attend(vn_eval_t *e, gqa_t *g) {
                         .oh = g->size,
                         .oi = g->heads * g->size};
     const double scale = vn_node_float(e->node, "scale", 0);
+    a.root_scale = scale == 0;
     a.scale = scale != 0 ? scale : 1 / sqrt((double)g->size);
     if (vn_node_int(e->node, "smooth_softmax", -1) == 1) a.sink = 0; /* one more exponential of 0 in the denominator */
     if (vn_has(e, SINK)) {
@@ -298,6 +318,7 @@ static vn_status_t attend(vn_eval_t *e, gqa_t *g) {
     VN_TRY(vn_out_float(e, 0, e->in[0].t->dtype, 3, dims));
     const int64_t shape[4] = {g->batch, g->heads, g->length, g->capacity};
     if (a.k_tap >= 0) VN_TRY(vn_out_float(e, a.k_tap, e->in[0].t->dtype, 4, shape));
+    if (e->refine) return vn_refine_attention(&a);
     VN_TRY(vn_attention_run(&a));
     return a.k_tap >= 0 ? crop_scores(e, g, &e->out[a.k_tap]) : VN_OK;
 }
@@ -315,6 +336,11 @@ vn_status_t vn_eval_group_query(vn_eval_t *e) {
     if (s == VN_OK) s = cache(e, &g, PAST_KEY, &g.k, &g.all_k);
     if (s == VN_OK) s = cache(e, &g, PAST_VALUE, &g.v, &g.all_v);
     if (s == VN_OK) s = attend(e, &g);
+    if (e->refine) {
+        if (s == VN_OK) vn_head_refine(e, e->refine->k == 1 ? &g.all_k : e->refine->k == 2 ? &g.all_v : NULL);
+        gqa_free(&g);
+        return s;
+    }
     if (s == VN_OK) s = vn_head_output(e, 1, e->in[0].t->dtype, &g.all_k);
     if (s == VN_OK) s = vn_head_output(e, 2, e->in[0].t->dtype, &g.all_v);
     if (s == VN_OK) s = unspecified(e, &g);

@@ -34,7 +34,7 @@ static const vn_op_t rows[] = {
     MS("MatMulInteger16", VN_CLASS_EXACT, 0, "MS-9", matmul_integer16),
     MS("GatherBlockQuantized", VN_CLASS_ROUNDED, 0, "MS-10", gather_block),
     MS("Inverse", VN_CLASS_COMPOSITE, 0, "MS-13", inverse),
-    MS("QAttention", VN_CLASS_COMPOSITE, 0, "MS-11", qattention),
+    MS("QAttention", VN_CLASS_COMPOSITE, VN_OP_REFINES, "MS-11", qattention),
 };
 
 const vn_family_t vn_family_microsoft = {.name = "microsoft", .rows = rows, .count = sizeof rows / sizeof *rows};

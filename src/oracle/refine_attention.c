@@ -41,6 +41,22 @@ static bool seen(const vn_attention_t *a, const place_t *p, int64_t j) {
     return !a->valid || j < a->valid[p->b];
 }
 
+/*
+ * Claim PREC-10: of double-double operands the products of first and second halves are added to what Dot2 lost, each below 2^-53 of its product, so that
+ * their roundings and the products of two second halves are below (2 n + 4) 2^-105 of the magnitudes; errors of operands by their sizes.
+ */
+static double second_halves(const vn_attention_t *a, const double *q, const double *k, double magnitude, double *lost) {
+    const double *ql = a->q.lo ? a->q.lo + (q - a->q.at) : NULL, *kl = a->k.lo ? a->k.lo + (k - a->k.at) : NULL,
+                 *qe = a->q.err ? a->q.err + (q - a->q.at) : NULL, *ke = a->k.err ? a->k.err + (k - a->k.at) : NULL;
+    double off = 0;
+    for (int64_t c = 0; c < a->size; ++c) {
+        const double eq = qe ? qe[c] : 0, ek = ke ? ke[c] : 0;
+        *lost += (ql ? ql[c] * k[c] : 0) + (kl ? kl[c] * q[c] : 0);
+        off += eq * fabs(k[c]) + ek * fabs(q[c]) + eq * ek;
+    }
+    return (off * (1 + 0x1p-40) + (2 * (double)a->size + 4) * 0x1p-105 * magnitude) * (1 + 0x1p-40) + 0x1p-1060;
+}
+
 /* Score of key j and what it may be wrong by; false: the key is forbidden. */
 static bool score(const job_t *job, const place_t *p, int64_t j, vn_quad_t *s, vn_quad_t *wrong) {
     const vn_attention_t *a = job->a;
@@ -51,7 +67,13 @@ static bool score(const job_t *job, const place_t *p, int64_t j, vn_quad_t *s, v
     if (!seen(a, p, j)) return false;
     double sum = 0, lost = 0, magnitude = 0; /* twice the working precision leaves far less than the weights lose */
     for (int64_t c = 0; c < a->size; ++c) vn_dd_add_product(q[c], k[c], &sum, &lost, &magnitude);
-    if (magnitude < 0x1p960) dot = (vn_quad_sum_t){.hi = sum, .lo = lost, .lost = vn_dd_dot_own(a->size, magnitude)};
+    if (!(magnitude < 0x1p960) && (a->q.lo || a->k.lo)) { /* no statement */
+        *s = INFINITY;
+        *wrong = 0;
+        return true;
+    }
+    const double more = a->q.lo || a->k.lo ? second_halves(a, q, k, magnitude, &lost) : 0;
+    if (magnitude < 0x1p960) dot = (vn_quad_sum_t){.hi = sum, .lo = lost, .lost = vn_dd_dot_own(a->size, magnitude) + more};
     else
         for (int64_t c = 0; c < a->size; ++c) vn_quad_add(&dot, (vn_quad_t)q[c] * k[c]);
     *s = (dot.hi + dot.lo) * job->scale;
@@ -165,7 +187,8 @@ static bool near_weights(const job_t *job, const place_t *p, double *w, double *
 static int64_t near_query(const job_t *job, const place_t *p, const double *v, int64_t first, int64_t last, double *w, double *lo) {
     const vn_attention_t *a = job->a;
     double wrong;
-    const bool bare = a->softcap <= 0 && !a->bias[0].at && !a->bias[1].at && !a->sinks && a->sink == -INFINITY;
+    const bool bare =
+        !a->q.lo && !a->k.lo && !a->v.lo && a->softcap <= 0 && !a->bias[0].at && !a->bias[1].at && !a->sinks && a->sink == -INFINITY;
     if (!bare || job->q->format == VN_FMT_F64 || !near_weights(job, p, w, lo, &wrong)) return last - first;
     const vn_sum2_t total = vn_sum2(w, a->keys);
     const vn_quad_t W = (vn_quad_t)total.hi + total.lo;
@@ -200,6 +223,7 @@ static void queries(void *ctx, int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end && w && wrong && near; ++g) {
         const place_t p = place_of(a, job->q->at[job->first[g]]);
         const double *v = a->v.at + p.b * a->v.sb + p.h / (a->heads / a->kv_heads) * a->v.sh;
+        const double *v_lo = a->v.lo ? a->v.lo + (v - a->v.at) : NULL, *v_err = a->v.err ? a->v.err + (v - a->v.at) : NULL;
         if (near_query(job, &p, v, job->first[g], job->first[g + 1], near, near + n) == 0) continue;
         vn_quad_t relative, total = weights(job, &p, w, wrong, &relative);
         for (int64_t i = job->first[g]; i < job->first[g + 1] && total > 0; ++i) {
@@ -208,10 +232,11 @@ static void queries(void *ctx, int64_t begin, int64_t end) {
             vn_quad_t o = 0, size = 0, moved = 0;
             for (int64_t j = 0; j < a->keys; ++j) {
                 if (w[j] == 0) continue; /* a key without weight adds nothing, whatever it holds */
-                const vn_quad_t x = w[j] * v[j * a->v.si + c];
+                const int64_t vc = j * a->v.si + c;
+                const vn_quad_t x = w[j] * (v[vc] + (v_lo ? (vn_quad_t)v_lo[vc] : 0));
                 o += x;
                 size += vn_qabs(x);
-                moved += vn_qabs(x) * wrong[j];
+                moved += vn_qabs(x) * wrong[j] + (v_err ? w[j] * (1 + wrong[j]) * v_err[vc] : 0);
             }
             const vn_quad_t y = o / total;
             if (!vn_quad_finite(y)) continue;
@@ -233,7 +258,7 @@ vn_status_t vn_refine_attention(const vn_attention_t *a) {
         if (i == 0 || q->at[i] / a->v_size != q->at[i - 1] / a->v_size) first[groups++] = i;
     first[groups] = q->n;
     job_t job = {.a = a, .q = q, .first = first, .scale = a->scale};
-    if (!vn_node_attr(a->e->node, "scale")) job.scale = 1 / vn_qsqrt((vn_quad_t)a->size);
+    if (a->root_scale) job.scale = 1 / vn_qsqrt((vn_quad_t)a->size);
     vn_parallel(groups, 1, queries, &job);
     vn_free(first);
     return VN_OK;

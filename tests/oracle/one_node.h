@@ -10,7 +10,7 @@
 #include "vernier/graph.h"
 #include "vernier/oracle.h"
 
-enum { ONE_MAX = 8 };
+enum { ONE_MAX = 10 };
 
 typedef struct one_attr {
     const char *name; /* NULL ends the list */
