@@ -97,3 +97,42 @@ void vn_fourier_run(const vn_fourier_t *f, bool inverse, const double *re, const
     const pair_t out = {out_re, out_im}, spare = {work, work + f->n};
     transform(f, inverse ? 1 : -1, f->n, 1, 0, re, im, out, spare);
 }
+
+/* ---- in double-double ---- */
+
+typedef struct transform_dd {
+    const vn_fourier_t *f;
+    const vn_dd_t *cosine, *sine;
+    bool inverse;
+} transform_dd_t;
+
+static void transform_dd(const transform_dd_t *j, int64_t n, int64_t step, int stage, const vn_dd_t *re, const vn_dd_t *im, vn_dd_t *out_re,
+                         vn_dd_t *out_im, vn_dd_t *spare_re, vn_dd_t *spare_im) {
+    if (n == 1) {
+        out_re[0] = re[0];
+        out_im[0] = im[0];
+        return;
+    }
+    const int64_t p = j->f->factor[stage], m = n / p, unit = j->f->n / n;
+    for (int64_t r = 0; r < p; ++r)
+        transform_dd(j, m, step * p, stage + 1, re + r * step, im + r * step, spare_re + r * m, spare_im + r * m, out_re + r * m,
+                     out_im + r * m);
+    for (int64_t k = 0; k < n; ++k) {
+        vn_dd_t sr = {0, 0}, si = {0, 0};
+        for (int64_t r = 0; r < p; ++r) {
+            const int64_t at = (int64_t)((__int128)k * r % n) * unit;
+            const vn_dd_t c = j->cosine[at], s = j->inverse ? j->sine[at] : vn_dd_neg(j->sine[at]), a = spare_re[r * m + k % m],
+                          b = spare_im[r * m + k % m];
+            sr = vn_dd_add(sr, vn_dd_add(vn_dd_mul(a, c), vn_dd_neg(vn_dd_mul(b, s))));
+            si = vn_dd_add(si, vn_dd_add(vn_dd_mul(a, s), vn_dd_mul(b, c)));
+        }
+        out_re[k] = sr;
+        out_im[k] = si;
+    }
+}
+
+void vn_fourier_run_dd(const vn_fourier_t *f, bool inverse, const vn_dd_t *cosine, const vn_dd_t *sine, const vn_dd_t *re,
+                       const vn_dd_t *im, vn_dd_t *out_re, vn_dd_t *out_im, vn_dd_t *work) {
+    const transform_dd_t j = {.f = f, .cosine = cosine, .sine = sine, .inverse = inverse};
+    transform_dd(&j, f->n, 1, 0, re, im, out_re, out_im, work, work + f->n);
+}
