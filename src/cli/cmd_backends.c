@@ -28,6 +28,17 @@ static void operators(vn_text_t *out) {
         }
 }
 
+static void functions(const char *name, vn_text_t *text, vn_text_t *json) {
+    const vn_functions_request_t r = {.backend = name, .seed = 1, .timeout_s = 60};
+    vn_functions_result_t got;
+    vn_error_t err = {0};
+    if (vn_study_functions(&r, &got, &err) != VN_OK) vn_text_printf(text, "  P25, P26: not measured: %s\n", err.text);
+    else vn_functions_print(text, &got);
+    vn_text_add(json, ", ");
+    vn_functions_json(json, &got);
+    vn_functions_result_free(&got);
+}
+
 /* The arithmetic of a back end as its product of 32 x 64 x 32 shows it: schedule and card. */
 static void measured(const char *name, vn_text_t *text, vn_text_t *json) {
     const vn_reveal_request_t r = {.backend = name,
@@ -50,6 +61,7 @@ static void measured(const char *name, vn_text_t *text, vn_text_t *json) {
         if (got.card) vn_reveal_print_card(text, got.card);
     }
     vn_reveal_result_free(&got);
+    functions(name, text, json);
 }
 
 static void identities(vn_text_t *text, vn_text_t *json, bool measure) {

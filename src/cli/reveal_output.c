@@ -1,6 +1,7 @@
 /* reveal_output.c -- a revealed schedule as text, JSON and SVG. */
 #include "cli/reveal_output.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,16 @@ static void classes(vn_text_t *out, const vn_schedule_t *s) {
     vn_text_add(out, "]");
 }
 
+static void card_rows(vn_text_t *out, int n, const vn_card_row_t *rows) {
+    for (int i = 0; i < n; ++i) {
+        vn_text_printf(out, "%s\n  {\"id\": \"%s\"", i ? "," : "", rows[i].id);
+        field(out, "subject", rows[i].subject);
+        field(out, "finding", rows[i].finding);
+        field(out, "numbers", rows[i].numbers);
+        vn_text_add(out, "}");
+    }
+}
+
 void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why) {
     char shape[160];
     vn_text_add(out, "{\"backend\": ");
@@ -136,15 +147,82 @@ void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const v
     vn_text_printf(out, ", \"calls\": %lld, \"loads\": %lld, \"backend_seconds\": %.6g, \"host_seconds\": %.6g", (long long)s->calls,
                    (long long)got->loads, s->backend_seconds, s->host_seconds);
     vn_text_add(out, ", \"card\": [");
-    for (int i = 0; got->card && i < got->card->n; ++i) {
-        const vn_card_row_t *c = &got->card->rows[i];
-        vn_text_printf(out, "%s\n  {\"id\": \"%s\"", i ? "," : "", c->id);
-        field(out, "subject", c->subject);
-        field(out, "finding", c->finding);
-        field(out, "numbers", c->numbers);
+    card_rows(out, got->card ? got->card->n : 0, got->card ? got->card->rows : NULL);
+    vn_text_printf(out, "], \"identity\": %s, \"environment\": %s}", got->identity, got->environment);
+}
+
+/* ---- functions ---- */
+
+static const char *symmetry_of(const vn_elementary_t *f) { return f->symmetry > 0 ? "even" : f->symmetry < 0 ? "odd" : NULL; }
+
+/* "0.5012 ulp at 0x1.8p+0"; what a special value spoils has no number of ulp. */
+static void say_worst(vn_text_t *out, const vn_worst_t *w) {
+    if (isinf(w->ulp)) vn_text_printf(out, "a wrong special value at %a", w->at);
+    else vn_text_printf(out, "%.4g ulp at %a", w->ulp, w->at);
+}
+
+void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got) {
+    for (int i = 0; i < got->n_divisions; ++i)
+        vn_text_printf(out, "  %-5s %-30s %s\n", got->divisions[i].id, got->divisions[i].subject, got->divisions[i].finding);
+    for (int i = 0; i < got->n_rows; ++i) {
+        const vn_elementary_row_t *r = &got->rows[i];
+        char subject[48];
+        snprintf(subject, sizeof subject, "%s %s", r->function->name, vn_dtype_name(r->dtype));
+        vn_text_printf(out, "  P26   %-30s ", subject);
+        if (*r->why) {
+            vn_text_printf(out, "%s\n", r->why);
+            continue;
+        }
+        say_worst(out, &r->normal);
+        if (r->all.ulp > r->normal.ulp) {
+            vn_text_add(out, " (");
+            say_worst(out, &r->all);
+            vn_text_add(out, " beyond the normal range)");
+        }
+        if (r->monotone == 1) vn_text_add(out, ", monotone");
+        else if (r->monotone == 0) vn_text_printf(out, ", not monotone at %a", r->broken);
+        if (r->symmetric == 1) vn_text_printf(out, ", %s", symmetry_of(r->function));
+        else if (r->symmetric == 0) vn_text_printf(out, ", not %s at %a", symmetry_of(r->function), r->uneven);
+        vn_text_printf(out, ", sha256 %.12s\n", r->sha256);
+    }
+}
+
+static void number(vn_text_t *out, const char *name, double x) {
+    if (isnan(x)) vn_text_printf(out, ", \"%s\": null", name);
+    else if (isinf(x)) vn_text_printf(out, ", \"%s\": \"%s\"", name, x > 0 ? "inf" : "-inf");
+    else vn_text_printf(out, ", \"%s\": %.17g", name, x);
+}
+static void hexadecimal(vn_text_t *out, const char *name, bool there, double x) {
+    if (there) vn_text_printf(out, ", \"%s\": \"%a\"", name, x);
+    else vn_text_printf(out, ", \"%s\": null", name);
+}
+static void answer(vn_text_t *out, const char *name, int yes) {
+    vn_text_printf(out, ", \"%s\": %s", name, yes < 0 ? "null" : yes ? "true" : "false");
+}
+
+void vn_functions_json(vn_text_t *out, const vn_functions_result_t *got) {
+    vn_text_add(out, "\"functions\": [");
+    for (int i = 0; i < got->n_rows; ++i) {
+        const vn_elementary_row_t *r = &got->rows[i];
+        const bool measured = !*r->why;
+        vn_text_printf(out, "%s\n  {\"function\": \"%s\", \"dtype\": \"%s\", \"inputs\": %lld", i ? "," : "", r->function->name,
+                       vn_dtype_name(r->dtype), (long long)r->inputs);
+        field(out, "why", r->why);
+        number(out, "max_ulp", measured ? r->all.ulp : NAN);
+        hexadecimal(out, "at", measured, r->all.at);
+        number(out, "max_ulp_normal", measured ? r->normal.ulp : NAN);
+        hexadecimal(out, "at_normal", measured, r->normal.at);
+        answer(out, "monotone", r->monotone);
+        hexadecimal(out, "monotone_break", r->monotone == 0, r->broken);
+        field(out, "symmetry", symmetry_of(r->function));
+        answer(out, "symmetric", r->symmetric);
+        hexadecimal(out, "symmetry_break", r->symmetric == 0, r->uneven);
+        field(out, "sha256", r->sha256);
         vn_text_add(out, "}");
     }
-    vn_text_printf(out, "], \"identity\": %s, \"environment\": %s}", got->identity, got->environment);
+    vn_text_add(out, "], \"divisions\": [");
+    card_rows(out, got->n_divisions, got->divisions);
+    vn_text_add(out, "]");
 }
 
 void vn_reveal_json_add(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why) {

@@ -13,6 +13,9 @@ void vn_reveal_json_end(vn_text_t *out);
 void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why);
 /** The card as lines of text. */
 void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card);
+/** Functions and divisions of a back end: lines of a card; JSON as two arrays, `"functions": [..], "divisions": [..]`. */
+void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got);
+void vn_functions_json(vn_text_t *out, const vn_functions_result_t *got);
 /** Tree of the first class that has one. Errors: IO; UNSUPPORTED: no class has a tree. */
 vn_status_t vn_reveal_svg(const vn_reveal_result_t *got, const char *path, vn_error_t *err);
 
