@@ -82,7 +82,7 @@ VN_TEST(card, normalisation_and_carries) {
         {"few alignment bits", "P9", "not measured: the group's grid of 13", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 13, .operand = VN_FMT_TF32)},
         {"two terms at a time", "P10", "not measured: numbers are added two", SIM(.kernel = SIM_CHAIN, .fma = true)},
         {"small groups", "P10", "not measured: a group of 4", SIM(.kernel = SIM_FUSED, .width = 4, .bits = 23, .operand = VN_FMT_TF32)},
-        {"no limit", "P10", "3 or more", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 25, .operand = VN_FMT_TF32), .k = 64},
+        {"no limit", "P10", "3 or more", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 25), .dtype = VN_BF16, .k = 32},
         {"one carry bit", "P10", "1: the last of 24", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 1, .operand = VN_FMT_TF32), .k = 64},
         {"two carry bits", "P10", "2: the last of 24", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 2, .operand = VN_FMT_TF32), .k = 64},
         {"three carry bits", "P10", "3 or more", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 3, .operand = VN_FMT_TF32), .k = 64},
