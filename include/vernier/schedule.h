@@ -238,7 +238,9 @@ typedef struct vn_schedule {
     char reason[300];
     char notes[400]; /* further facts: "same in every batch; boundary classes 8 of 8 = interior tree" */
     int64_t calls;
-    double backend_seconds, host_seconds;
+    double backend_seconds;  /* from handing over the operands to having the result, by the clock */
+    double transfer_seconds; /* processor seconds of this process therein: copying operands and results, waiting for the back end */
+    double host_seconds;     /* all other processor seconds of this process */
 } vn_schedule_t;
 VN_API void vn_schedule_free(vn_schedule_t *s);
 static inline double vn_schedule_coverage(const vn_schedule_t *s) {

@@ -60,9 +60,9 @@ void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reve
     if (*s->sha256) vn_text_printf(out, "identity    sched:%s\n", s->sha256);
     if (*s->reason) line(out, "reason", s->reason);
     if (*s->notes) line(out, "notes", s->notes);
-    vn_text_printf(out, "calls       %lld (%.2f ms each), %lld load%s, host %.1f ms\n", (long long)s->calls,
+    vn_text_printf(out, "calls       %lld (%.2f ms each), %lld load%s, transfer %.1f ms, host %.1f ms\n", (long long)s->calls,
                    s->calls ? 1e3 * s->backend_seconds / (double)s->calls : 0, (long long)got->loads, got->loads == 1 ? "" : "s",
-                   1e3 * s->host_seconds);
+                   1e3 * s->transfer_seconds, 1e3 * s->host_seconds);
     if (got->card) {
         vn_text_add(out, "card\n");
         vn_reveal_print_card(out, got->card);
@@ -144,8 +144,8 @@ void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const v
     field(out, "arithmetic", s->arithmetic_text);
     field(out, "reason", s->reason);
     field(out, "notes", s->notes);
-    vn_text_printf(out, ", \"calls\": %lld, \"loads\": %lld, \"backend_seconds\": %.6g, \"host_seconds\": %.6g", (long long)s->calls,
-                   (long long)got->loads, s->backend_seconds, s->host_seconds);
+    vn_text_printf(out, ", \"calls\": %lld, \"loads\": %lld, \"backend_seconds\": %.6g, \"transfer_seconds\": %.6g, \"host_seconds\": %.6g",
+                   (long long)s->calls, (long long)got->loads, s->backend_seconds, s->transfer_seconds, s->host_seconds);
     vn_text_add(out, ", \"card\": [");
     card_rows(out, got->card ? got->card->n : 0, got->card ? got->card->rows : NULL);
     vn_text_printf(out, "], \"identity\": %s, \"environment\": %s}", got->identity, got->environment);

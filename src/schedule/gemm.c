@@ -149,8 +149,8 @@ static float partner_mask(const vn_gemm_t *p, part_t c, int32_t leaf) {
 }
 
 static void fill_units(vn_gemm_t *p, part_t c) {
-    for (int32_t r = 0; r < p->m; ++r)
-        for (int32_t k = 0; k < p->k; ++k) p->a[(int64_t)r * p->k + k] = base_value(p, c, k);
+    for (int32_t k = 0; k < p->k; ++k) p->a[k] = base_value(p, c, k);
+    for (int32_t r = 1; r < p->m; ++r) memcpy(p->a + (int64_t)r * p->k, p->a, (size_t)p->k * sizeof *p->a);
     for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) p->b[e] = 1;
     if (p->c) memset(p->c, 0, (size_t)p->m * (size_t)p->n * sizeof *p->c);
     clear_low(p);
@@ -162,6 +162,9 @@ static double units(const vn_gemm_t *p, double out) {
     const double x = p->readout.filler > 0 && fabs(value - rint(value)) < 0x1p-10 ? rint(value) : value;
     return m > 0 ? x - m * floor(x / m) : x;
 }
+
+/* The result is the number of units itself. */
+static bool plain_units(const vn_gemm_t *p) { return p->readout.unit == 1 && p->readout.filler == 0 && p->readout.modulo == 0; }
 
 vn_status_t vn_gemm_signature(vn_gemm_t *p, int32_t i, int32_t j, double *l, vn_error_t *err) {
     const int64_t count = (int64_t)p->m * p->n;
@@ -176,7 +179,10 @@ vn_status_t vn_gemm_signature(vn_gemm_t *p, int32_t i, int32_t j, double *l, vn_
         if (!p->readout.one_side)
             for (int32_t q = 0; q < p->n; ++q) p->b[(int64_t)j * p->n + q] = partner_mask(p, c, j);
         VN_TRY(vn_gemm_run(p, err));
-        for (int64_t e = 0; e < count; ++e) l[e] -= units(p, p->out[e]);
+        if (plain_units(p))
+            for (int64_t e = 0; e < count; ++e) l[e] -= p->out[e];
+        else
+            for (int64_t e = 0; e < count; ++e) l[e] -= units(p, p->out[e]);
     }
     return VN_OK;
 }
