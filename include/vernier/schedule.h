@@ -243,6 +243,11 @@ typedef struct vn_schedule {
     double host_seconds;     /* all other processor seconds of this process */
 } vn_schedule_t;
 VN_API void vn_schedule_free(vn_schedule_t *s);
+/**
+ * Picture of the first class's tree, and below it the classes of the output elements: at most 100 cells a side (black: several classes in one
+ * cell), and a line for each class with its map and its text. Errors: UNSUPPORTED: no class has a tree. Ownership: free(*svg).
+ */
+VN_API vn_status_t vn_schedule_svg(const vn_schedule_t *s, char **svg, vn_error_t *err);
 static inline double vn_schedule_coverage(const vn_schedule_t *s) {
     return s->elements > 0 ? (double)s->replayed / (double)s->elements : 0;
 }

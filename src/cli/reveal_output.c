@@ -231,14 +231,9 @@ void vn_reveal_json_add(vn_text_t *out, const vn_reveal_request_t *r, const vn_r
 }
 
 vn_status_t vn_reveal_svg(const vn_reveal_result_t *got, const char *path, vn_error_t *err) {
-    const vn_schedule_t *s = got->schedule;
-    for (int c = 0; c < s->n_classes; ++c) {
-        char *svg;
-        if (!s->classes[c].tree) continue;
-        VN_TRY(vn_tree_svg(s->classes[c].tree, &svg, err));
-        const vn_status_t st = vn_write_file(path, svg, strlen(svg), err);
-        vn_free(svg);
-        return st;
-    }
-    return vn_fail(err, VN_ERR_UNSUPPORTED, "--svg: no tree was revealed");
+    char *svg;
+    if (vn_schedule_svg(got->schedule, &svg, err) != VN_OK) return vn_fail_prefix(err, "--svg");
+    const vn_status_t st = vn_write_file(path, svg, strlen(svg), err);
+    vn_free(svg);
+    return st;
 }

@@ -16,7 +16,7 @@ void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card);
 /** Functions and divisions of a back end: lines of a card; JSON as two arrays, `"functions": [..], "divisions": [..]`. */
 void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got);
 void vn_functions_json(vn_text_t *out, const vn_functions_result_t *got);
-/** Tree of the first class that has one. Errors: IO; UNSUPPORTED: no class has a tree. */
+/** Tree of the first class that has one, and the map of the classes. Errors: IO; UNSUPPORTED: no class has a tree. */
 vn_status_t vn_reveal_svg(const vn_reveal_result_t *got, const char *path, vn_error_t *err);
 
 #endif
