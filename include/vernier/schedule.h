@@ -340,12 +340,12 @@ typedef struct vn_elementary_row {
     char why[200];
 } vn_elementary_row_t;
 /**
- * Compares out with exact + low (low NULL: 0) at the arguments `in`.
+ * Compares out with exact + low (low NULL: 0) at the arguments `in`. free: [count] or NULL: not 0 where a NaN or an infinity is as good.
  * Bound      ulp is off by at most the reference's own error, 2^-24 ulp of f32 for one of 2^-48 relative; NaN is due where exact is NaN.
  * Errors     SHAPE: counts differ; DTYPE; NOMEM.
  */
 VN_API vn_status_t vn_elementary_measure(const vn_elementary_t *f, const vn_tensor_t *in, const vn_tensor_t *out, const double *exact,
-                                       const double *low, vn_elementary_row_t *row, vn_error_t *err);
+                                       const double *low, const uint8_t *free, vn_elementary_row_t *row, vn_error_t *err);
 
 /** x / divisor of f32 against IEEE division and against x * (1 / divisor): the finding and its figures, probe P25. in, out: f32. */
 VN_API vn_status_t vn_division_measure(float divisor, const vn_tensor_t *in, const vn_tensor_t *out, vn_card_row_t *row, vn_error_t *err);

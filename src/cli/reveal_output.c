@@ -26,9 +26,20 @@ static void dims(char *out, size_t size, const vn_sum_op_t *op) {
 
 static void line(vn_text_t *out, const char *label, const char *value) { vn_text_printf(out, "%-12s%s\n", label, value); }
 
-void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card) {
-    for (int i = 0; i < card->n; ++i)
-        vn_text_printf(out, "  %-5s %-30s %s\n", card->rows[i].id, card->rows[i].subject, card->rows[i].finding);
+static void card_line(vn_text_t *out, const vn_card_row_t *r) { vn_text_printf(out, "  %-5s %-30s %s\n", r->id, r->subject, r->finding); }
+
+static bool of_the_addend(const vn_card_row_t *r) { return strcmp(r->id, "P17") == 0 || strcmp(r->id, "P18") == 0 || strcmp(r->id, "P19") == 0; }
+
+void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card, const vn_card_t *with_addend) {
+    for (int i = 0; i < card->n; ++i) {
+        const vn_card_row_t *r = &card->rows[i];
+        for (int k = 0; with_addend && of_the_addend(r) && k < with_addend->n; ++k)
+            if (strcmp(with_addend->rows[k].id, r->id) == 0) {
+                r = &with_addend->rows[k];
+                break;
+            }
+        card_line(out, r);
+    }
 }
 
 void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why) {
@@ -65,7 +76,8 @@ void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reve
                    1e3 * s->transfer_seconds, 1e3 * s->host_seconds);
     if (got->card) {
         vn_text_add(out, "card\n");
-        vn_reveal_print_card(out, got->card);
+        vn_reveal_print_card(out, got->card, NULL);
+        vn_text_add(out, "  P25, P26 are of a back end, not of one product: vernier backends --measure\n");
     }
 }
 
@@ -161,12 +173,27 @@ static void say_worst(vn_text_t *out, const vn_worst_t *w) {
     else vn_text_printf(out, "%.4g ulp at %a", w->ulp, w->at);
 }
 
+/* How many rows from i on have row i's type, if none of them was measured and row i is the type's first; else 0. */
+static int none_of(const vn_functions_result_t *got, int i) {
+    int n = 0;
+    if (i > 0 && got->rows[i - 1].dtype == got->rows[i].dtype) return 0;
+    for (; i + n < got->n_rows && got->rows[i + n].dtype == got->rows[i].dtype; ++n)
+        if (!*got->rows[i + n].why) return 0;
+    return n;
+}
+
 void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got) {
     for (int i = 0; i < got->n_divisions; ++i)
-        vn_text_printf(out, "  %-5s %-30s %s\n", got->divisions[i].id, got->divisions[i].subject, got->divisions[i].finding);
+        card_line(out, &got->divisions[i]);
     for (int i = 0; i < got->n_rows; ++i) {
         const vn_elementary_row_t *r = &got->rows[i];
         char subject[48];
+        const int missing = none_of(got, i);
+        if (missing) { /* a type that the back end has not is one line */
+            vn_text_printf(out, "  P26   %d functions %-18s %s\n", missing, vn_dtype_name(r->dtype), r->why);
+            i += missing - 1;
+            continue;
+        }
         snprintf(subject, sizeof subject, "%s %s", r->function->name, vn_dtype_name(r->dtype));
         vn_text_printf(out, "  P26   %-30s ", subject);
         if (*r->why) {
@@ -177,7 +204,7 @@ void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got) {
         if (r->all.ulp > r->normal.ulp) {
             vn_text_add(out, " (");
             say_worst(out, &r->all);
-            vn_text_add(out, " beyond the normal range)");
+            vn_text_add(out, " outside the normal range)");
         }
         if (r->monotone == 1) vn_text_add(out, ", monotone");
         else if (r->monotone == 0) vn_text_printf(out, ", not monotone at %a", r->broken);

@@ -74,8 +74,9 @@ static vn_status_t one_function(vn_worker_t *w, const vn_elementary_t *f, vn_dty
     if (st == VN_OK && ran != VN_OK) snprintf(row->why, sizeof row->why, "not measured: %.180s", why.text);
     if (st == VN_OK && ran == VN_OK) {
         st = vn_bundle_add(&bundle, "x", in, err);
-        if (st == VN_OK) st = vn_oracle_region(m, &bundle, &contract, VN_WANT_VALUE | VN_WANT_PLAIN, &ref, err);
-        if (st == VN_OK) st = vn_elementary_measure(f, in, out, ref.value, ref.lo, row, err);
+        if (st == VN_OK) st = vn_oracle_region(m, &bundle, &contract, VN_WANT_BOUND | VN_WANT_PLAIN, &ref, err);
+        for (int64_t k = 0; st == VN_OK && ref.flags && k < ref.count; ++k) ref.flags[k] &= VN_EL_INF_OK | VN_EL_NAN_OK | VN_EL_VOID;
+        if (st == VN_OK) st = vn_elementary_measure(f, in, out, ref.value, ref.lo, ref.flags, row, err);
     }
     vn_ref_free(&ref);
     vn_bundle_free(&bundle);
