@@ -345,7 +345,7 @@ typedef struct vn_elementary_row {
  * Errors     SHAPE: counts differ; DTYPE; NOMEM.
  */
 VN_API vn_status_t vn_elementary_measure(const vn_elementary_t *f, const vn_tensor_t *in, const vn_tensor_t *out, const double *exact,
-                                       const double *low, const uint8_t *free, vn_elementary_row_t *row, vn_error_t *err);
+                                         const double *low, const uint8_t *free, vn_elementary_row_t *row, vn_error_t *err);
 
 /** x / divisor of f32 against IEEE division and against x * (1 / divisor): the finding and its figures, probe P25. in, out: f32. */
 VN_API vn_status_t vn_division_measure(float divisor, const vn_tensor_t *in, const vn_tensor_t *out, vn_card_row_t *row, vn_error_t *err);

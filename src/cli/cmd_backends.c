@@ -47,11 +47,12 @@ static void measured(const char *name, vn_text_t *text, vn_text_t *json) {
     vn_error_t err[2] = {{0}};
     bool revealed[2];
     for (int k = 0; k < 2; ++k) {
-        const vn_reveal_request_t r = {.backend = name,
-                                       .op = {.kind = VN_SUM_MATMUL, .dtype = VN_F32, .m = 32, .k = 64, .n = 32, .addend = k > 0, .addend_rows = 1},
-                                       .reveal = {.seed = 1},
-                                       .card = true,
-                                       .timeout_s = 60};
+        const vn_reveal_request_t r = {
+            .backend = name,
+            .op = {.kind = VN_SUM_MATMUL, .dtype = VN_F32, .m = 32, .k = 64, .n = 32, .addend = k > 0, .addend_rows = 1},
+            .reveal = {.seed = 1},
+            .card = true,
+            .timeout_s = 60};
         revealed[k] = vn_study_reveal(&r, &got[k], &err[k]) == VN_OK;
         vn_text_printf(json, ", \"%s\": ", fields[k]);
         vn_reveal_json_object(json, &r, revealed[k] ? &got[k] : NULL, &err[k]);

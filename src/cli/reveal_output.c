@@ -28,7 +28,9 @@ static void line(vn_text_t *out, const char *label, const char *value) { vn_text
 
 static void card_line(vn_text_t *out, const vn_card_row_t *r) { vn_text_printf(out, "  %-5s %-30s %s\n", r->id, r->subject, r->finding); }
 
-static bool of_the_addend(const vn_card_row_t *r) { return strcmp(r->id, "P17") == 0 || strcmp(r->id, "P18") == 0 || strcmp(r->id, "P19") == 0; }
+static bool of_the_addend(const vn_card_row_t *r) {
+    return strcmp(r->id, "P17") == 0 || strcmp(r->id, "P18") == 0 || strcmp(r->id, "P19") == 0;
+}
 
 void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card, const vn_card_t *with_addend) {
     for (int i = 0; i < card->n; ++i) {
@@ -183,8 +185,7 @@ static int none_of(const vn_functions_result_t *got, int i) {
 }
 
 void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got) {
-    for (int i = 0; i < got->n_divisions; ++i)
-        card_line(out, &got->divisions[i]);
+    for (int i = 0; i < got->n_divisions; ++i) card_line(out, &got->divisions[i]);
     for (int i = 0; i < got->n_rows; ++i) {
         const vn_elementary_row_t *r = &got->rows[i];
         char subject[48];

@@ -280,19 +280,9 @@ vn_status_t vn_measure_product(const vn_call_t *call, const vn_sum_op_t *op, con
     if (st == VN_OK) {
         b.card->arithmetic = s->arithmetic;
         b.has_three = vn_tree_three(b.tree, b.three);
-        vn_status_t (*const probes[])(vn_card_bench_t *, vn_error_t *) = {operands,
-                                                                          vn_card_parts,
-                                                                          accumulator,
-                                                                          fused_products,
-                                                                          nodes,
-                                                                          vn_card_normalisation,
-                                                                          vn_card_carries,
-                                                                          subnormals,
-                                                                          store,
-                                                                          vn_card_epilogue,
-                                                                          addend,
-                                                                          vn_card_partial_sums,
-                                                                          specials};
+        vn_status_t (*const probes[])(vn_card_bench_t *, vn_error_t *) = {
+            operands, vn_card_parts,    accumulator, fused_products,       nodes,   vn_card_normalisation, vn_card_carries, subnormals,
+            store,    vn_card_epilogue, addend,      vn_card_partial_sums, specials};
         for (size_t k = 0; k < sizeof probes / sizeof *probes && st == VN_OK; ++k) st = probes[k](&b, err);
     }
     vn_gemm_end(&p);

@@ -46,10 +46,10 @@ vn_status_t vn_card_slices(const vn_tree_t *t, bool between, int32_t leaf[3], bo
 
 /* ---- probes (card_sums.c) ---- */
 
-vn_status_t vn_card_parts(vn_card_bench_t *b, vn_error_t *err);          /* P3, P4, P5 */
-vn_status_t vn_card_normalisation(vn_card_bench_t *b, vn_error_t *err);  /* P9 */
-vn_status_t vn_card_carries(vn_card_bench_t *b, vn_error_t *err);        /* P10 */
-vn_status_t vn_card_epilogue(vn_card_bench_t *b, vn_error_t *err);       /* P17 */
-vn_status_t vn_card_partial_sums(vn_card_bench_t *b, vn_error_t *err);   /* P20 */
+vn_status_t vn_card_parts(vn_card_bench_t *b, vn_error_t *err);         /* P3, P4, P5 */
+vn_status_t vn_card_normalisation(vn_card_bench_t *b, vn_error_t *err); /* P9 */
+vn_status_t vn_card_carries(vn_card_bench_t *b, vn_error_t *err);       /* P10 */
+vn_status_t vn_card_epilogue(vn_card_bench_t *b, vn_error_t *err);      /* P17 */
+vn_status_t vn_card_partial_sums(vn_card_bench_t *b, vn_error_t *err);  /* P20 */
 
 #endif

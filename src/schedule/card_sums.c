@@ -119,14 +119,13 @@ vn_status_t vn_card_normalisation(vn_card_bench_t *b, vn_error_t *err) {
         else vn_card_skip(r, "no %d terms are added one after the other to a sum of %d", STEPS + narrow, heads);
         return VN_OK;
     }
-    for (int k = 0; k < heads + STEPS + narrow; ++k)
-        factors(b, k < heads ? piece[k] : k < heads + STEPS ? 0x1p-24 : -1, &x[k], &y[k]);
+    for (int k = 0; k < heads + STEPS + narrow; ++k) factors(b, k < heads ? piece[k] : k < heads + STEPS ? 0x1p-24 : -1, &x[k], &y[k]);
     VN_TRY(vn_card_element(b, heads + STEPS + narrow, leaf, x, y, 0, &out, err));
     const double last = narrow ? out : out - 1;
     snprintf(r->finding, sizeof r->finding,
-             last == 0          ? "after every addition: 1 - 2^-24 + 4 * 2^-24 is 1"
-             : last == 0x1p-23  ? "late: the terms of a group are added before the sum is normalised"
-                                : "a wider sum");
+             last == 0         ? "after every addition: 1 - 2^-24 + 4 * 2^-24 is 1"
+             : last == 0x1p-23 ? "late: the terms of a group are added before the sum is normalised"
+                               : "a wider sum");
     vn_card_number(r, "out", out);
     return VN_OK;
 }
@@ -143,7 +142,8 @@ vn_status_t vn_card_carries(vn_card_bench_t *b, vn_error_t *err) {
     const int terms = vn_card_group(b->tree, MOST, leaf);
     if (vn_tree_widest(b->tree) <= 2) return vn_card_skip(r, "numbers are added two at a time, each sum is rounded"), VN_OK;
     if (a->fused_bits == 0) return vn_card_skip(r, "the fused sum is exact"), VN_OK;
-    if (terms < 2 * positive[0] + 1) return vn_card_skip(r, "a group of %d terms has no room for carries and their opposites", terms), VN_OK;
+    if (terms < 2 * positive[0] + 1)
+        return vn_card_skip(r, "a group of %d terms has no room for carries and their opposites", terms), VN_OK;
     const double scale = b->p->r->op->dtype == VN_F16 ? 0x1p4 : 1; /* of each factor: f16 ends at 2^-24 */
     const int half = a->fused_bits / 2;
     int kept = 0, lost = 0;
@@ -160,7 +160,9 @@ vn_status_t vn_card_carries(vn_card_bench_t *b, vn_error_t *err) {
         else lost = k + 1;
     }
     if (lost) snprintf(r->finding, sizeof r->finding, "%d: the last of %d bits is lost in sums beyond %d", kept, a->fused_bits, 1 << lost);
-    else snprintf(r->finding, sizeof r->finding, "%d or more: the last of %d bits is kept in sums beyond %d", kept, a->fused_bits, 1 << kept);
+    else
+        snprintf(r->finding, sizeof r->finding, "%d or more: the last of %d bits is kept in sums beyond %d", kept, a->fused_bits,
+                 1 << kept);
     vn_card_number(r, "out", out);
     return VN_OK;
 }
@@ -189,7 +191,9 @@ vn_status_t vn_card_epilogue(vn_card_bench_t *b, vn_error_t *err) {
         snprintf(name, sizeof name, "1+2^-%d-1", formats[f].bits);
         vn_card_number(r, name, out);
         if (*r->finding) continue;
-        if (out == 0) snprintf(r->finding, sizeof r->finding, "the sum is rounded to %s, then the addend is added", vn_format_info(formats[f].format)->name);
+        if (out == 0)
+            snprintf(r->finding, sizeof r->finding, "the sum is rounded to %s, then the addend is added",
+                     vn_format_info(formats[f].format)->name);
         else if (out != x[1]) snprintf(r->finding, sizeof r->finding, "neither the sum's last bits nor 0 come back");
     }
     if (!*r->finding) snprintf(r->finding, sizeof r->finding, "the addend joins the sum before it is stored");

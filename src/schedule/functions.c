@@ -141,7 +141,7 @@ static void symmetry(const table_of_t *q, vn_dtype_t t, vn_elementary_row_t *row
 }
 
 vn_status_t vn_elementary_measure(const vn_elementary_t *f, const vn_tensor_t *in, const vn_tensor_t *out, const double *exact,
-                                const double *low, const uint8_t *free, vn_elementary_row_t *row, vn_error_t *err) {
+                                  const double *low, const uint8_t *free, vn_elementary_row_t *row, vn_error_t *err) {
     const vn_format_t format = vn_format_of(in->dtype);
     *row = (vn_elementary_row_t){.function = f, .dtype = in->dtype, .inputs = in->count, .monotone = -1, .symmetric = -1};
     if (in->count != out->count)
@@ -172,7 +172,8 @@ vn_status_t vn_elementary_measure(const vn_elementary_t *f, const vn_tensor_t *i
 
 vn_status_t vn_division_measure(float divisor, const vn_tensor_t *in, const vn_tensor_t *out, vn_card_row_t *row, vn_error_t *err) {
     if (in->dtype != VN_F32 || out->dtype != VN_F32) return vn_fail(err, VN_ERR_DTYPE, "division is measured in f32");
-    if (in->count != out->count) return vn_fail(err, VN_ERR_SHAPE, "division: %lld results for %lld", (long long)out->count, (long long)in->count);
+    if (in->count != out->count)
+        return vn_fail(err, VN_ERR_SHAPE, "division: %lld results for %lld", (long long)out->count, (long long)in->count);
     const float inverse = 1 / divisor;
     int64_t wrong = 0, other = 0, n = 0, first = -1;
     for (int64_t k = 0; k < in->count; ++k) { /* subnormal numbers are a matter of P12 and P13 */

@@ -234,7 +234,8 @@ static double class_map(const vn_schedule_t *s, double top, double *width, vn_te
     const double side = (double)MAP_SIDE / (double)(across > along ? across : along), size = side > SWATCH ? SWATCH : side;
     bool mixed = false;
     vn_text_add(out, "<g class=\"map\">\n");
-    vn_text_printf(out, "<text x=\"%d\" y=\"%.1f\">classes of %lld x %lld output elements", SWATCH, top, (long long)rows, (long long)columns);
+    vn_text_printf(out, "<text x=\"%d\" y=\"%.1f\">classes of %lld x %lld output elements", SWATCH, top, (long long)rows,
+                   (long long)columns);
     if (down > 1 || right > 1) vn_text_printf(out, "; a cell is %lld x %lld of them", (long long)down, (long long)right);
     vn_text_add(out, "</text>\n");
     top += SWATCH;
@@ -249,7 +250,7 @@ static double class_map(const vn_schedule_t *s, double top, double *width, vn_te
         }
     vn_text_add(out, "</g>\n<g class=\"legend\">\n");
     double y = top + size * (double)along + 2 * SWATCH;
-    for (int k = 0; k < s->n_classes && k < LEGEND; ++k, y += 1.5 * SWATCH) {
+    for (int k = 0; k < s->n_classes && k < LEGEND; ++k) {
         const vn_schedule_class_t *c = &s->classes[k];
         char line[LABEL * 3 + 1];
         const int n = snprintf(line, sizeof line, "%lld elements at %s: %s", (long long)c->elements, c->where,
@@ -260,6 +261,7 @@ static double class_map(const vn_schedule_t *s, double top, double *width, vn_te
         escape(out, line);
         vn_text_add(out, "</text>\n");
         if (3 * SWATCH + 6 * (double)strlen(line) > *width) *width = 3 * SWATCH + 6 * (double)strlen(line);
+        y += 1.5 * SWATCH;
     }
     if (s->n_classes > LEGEND) {
         vn_text_printf(out, "<text x=\"%d\" y=\"%.1f\">and %d further classes</text>\n", 3 * SWATCH, y, s->n_classes - LEGEND);

@@ -21,25 +21,25 @@ enum { W = VN_BLOCK_WIDTH, R = VN_BLOCK_ROWS };
 #define STEP(k) sum##k[c] = ADD(factor##k, y, sum##k[c])
 #define LOAD(k) memcpy(sum##k, acc + k * W + from, sizeof sum##k)
 #define KEEP(k) memcpy(acc + k * W + from, sum##k, sizeof sum##k)
-#define TILE(name, attributes, COLUMNS)                                                                                                    \
-    attributes static void name(float *restrict acc, const float *const *a, const float *restrict b, int32_t leaf, int32_t count,          \
-                                int32_t stride) {                                                                                          \
-        for (int from = 0; from < W; from += COLUMNS) {                                                                                    \
-            float sum0[COLUMNS], sum1[COLUMNS], sum2[COLUMNS], sum3[COLUMNS];                                                              \
-            float sum4[COLUMNS], sum5[COLUMNS], sum6[COLUMNS], sum7[COLUMNS];                                                              \
-            LOAD(0), LOAD(1), LOAD(2), LOAD(3), LOAD(4), LOAD(5), LOAD(6), LOAD(7);                                                        \
-            int32_t k = leaf;                                                                                                              \
-            for (int32_t m = 0; m < count; ++m, k += stride) {                                                                             \
-                const float *row = b + (int64_t)k * W + from;                                                                              \
-                const float factor0 = a[0][k], factor1 = a[1][k], factor2 = a[2][k], factor3 = a[3][k];                                    \
-                const float factor4 = a[4][k], factor5 = a[5][k], factor6 = a[6][k], factor7 = a[7][k];                                    \
-                for (int c = 0; c < COLUMNS; ++c) {                                                                                        \
-                    const float y = row[c];                                                                                                \
-                    STEP(0), STEP(1), STEP(2), STEP(3), STEP(4), STEP(5), STEP(6), STEP(7);                                                \
-                }                                                                                                                          \
-            }                                                                                                                              \
-            KEEP(0), KEEP(1), KEEP(2), KEEP(3), KEEP(4), KEEP(5), KEEP(6), KEEP(7);                                                        \
-        }                                                                                                                                  \
+#define TILE(name, attributes, COLUMNS)                                                                                           \
+    attributes static void name(float *restrict acc, const float *const *a, const float *restrict b, int32_t leaf, int32_t count, \
+                                int32_t stride) {                                                                                 \
+        for (int from = 0; from < W; from += COLUMNS) {                                                                           \
+            float sum0[COLUMNS], sum1[COLUMNS], sum2[COLUMNS], sum3[COLUMNS];                                                     \
+            float sum4[COLUMNS], sum5[COLUMNS], sum6[COLUMNS], sum7[COLUMNS];                                                     \
+            LOAD(0), LOAD(1), LOAD(2), LOAD(3), LOAD(4), LOAD(5), LOAD(6), LOAD(7);                                               \
+            int32_t k = leaf;                                                                                                     \
+            for (int32_t m = 0; m < count; ++m, k += stride) {                                                                    \
+                const float *row = b + (int64_t)k * W + from;                                                                     \
+                const float factor0 = a[0][k], factor1 = a[1][k], factor2 = a[2][k], factor3 = a[3][k];                           \
+                const float factor4 = a[4][k], factor5 = a[5][k], factor6 = a[6][k], factor7 = a[7][k];                           \
+                for (int c = 0; c < COLUMNS; ++c) {                                                                               \
+                    const float y = row[c];                                                                                       \
+                    STEP(0), STEP(1), STEP(2), STEP(3), STEP(4), STEP(5), STEP(6), STEP(7);                                       \
+                }                                                                                                                 \
+            }                                                                                                                     \
+            KEEP(0), KEEP(1), KEEP(2), KEEP(3), KEEP(4), KEEP(5), KEEP(6), KEEP(7);                                               \
+        }                                                                                                                         \
     }
 _Static_assert(R == 8, "the tiles have eight rows");
 

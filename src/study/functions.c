@@ -58,7 +58,8 @@ static vn_status_t run(vn_worker_t *w, const vn_model_t *m, const small_t *s, vn
 /* ---- functions (P26) ---- */
 
 /* A back end that has not the operator, or dies over it, is a row with its reason. */
-static vn_status_t one_function(vn_worker_t *w, const vn_elementary_t *f, vn_dtype_t t, uint64_t seed, vn_elementary_row_t *row, vn_error_t *err) {
+static vn_status_t one_function(vn_worker_t *w, const vn_elementary_t *f, vn_dtype_t t, uint64_t seed, vn_elementary_row_t *row,
+                                vn_error_t *err) {
     vn_tensor_t *in = NULL, *out = NULL;
     vn_model_t *m = NULL;
     vn_bundle_t bundle = {0};

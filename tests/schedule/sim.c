@@ -80,7 +80,7 @@ static double lanes(const dot_t *d, int64_t n, int width) {
 
 /* An adder whose sums have `carry` bits above those of the largest addend. */
 static double kept(const sim_t *s, double total, int bits) {
-    const int over = s->carry > 0 && total != 0 ? ilogb(total) + 1 - (bits + 1 + s->carry) : 0;
+    const int over = s->carry > 0 && total != 0 && isfinite(total) ? ilogb(total) + 1 - (bits + 1 + s->carry) : 0;
     return over > 0 ? ldexp(trunc(ldexp(total, -over)), over) : total;
 }
 
@@ -97,7 +97,8 @@ static double fused(const dot_t *d, int64_t n, int width, int bits) {
         }
         if (acc != 0 && (e = ilogb(acc)) > largest) largest = e;
         if (largest == -10000) continue;
-        for (int64_t k = from; k < n && k < from + width; ++k) total = kept(d->s, total + trunc(ldexp(d->a[k] * d->b[k * d->stride], bits - largest)), bits);
+        for (int64_t k = from; k < n && k < from + width; ++k)
+            total = kept(d->s, total + trunc(ldexp(d->a[k] * d->b[k * d->stride], bits - largest)), bits);
         total += trunc(ldexp(acc, bits - largest));
         acc = vn_round_to(VN_FMT_F32, ldexp(total, largest - bits), VN_RZ, false);
     }

@@ -79,13 +79,17 @@ VN_TEST(card, normalisation_and_carries) {
         {"groups of bf16", "P9", "late", SIM(.kernel = SIM_FUSED, .width = 8, .bits = 24), .dtype = VN_BF16},
         {"chain of bf16", "P9", "after every addition", SIM(.kernel = SIM_CHAIN, .fma = true), .dtype = VN_BF16},
         {"chain of f16", "P9", "after every addition", SIM(.kernel = SIM_CHAIN, .fma = true), .dtype = VN_F16},
-        {"few alignment bits", "P9", "not measured: the group's grid of 13", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 13, .operand = VN_FMT_TF32)},
+        {"few alignment bits", "P9", "not measured: the group's grid of 13",
+         SIM(.kernel = SIM_FUSED, .width = 16, .bits = 13, .operand = VN_FMT_TF32)},
         {"two terms at a time", "P10", "not measured: numbers are added two", SIM(.kernel = SIM_CHAIN, .fma = true)},
         {"small groups", "P10", "not measured: a group of 4", SIM(.kernel = SIM_FUSED, .width = 4, .bits = 23, .operand = VN_FMT_TF32)},
         {"no limit", "P10", "3 or more", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 25), .dtype = VN_BF16, .k = 32},
-        {"one carry bit", "P10", "1: the last of 24", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 1, .operand = VN_FMT_TF32), .k = 64},
-        {"two carry bits", "P10", "2: the last of 24", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 2, .operand = VN_FMT_TF32), .k = 64},
-        {"three carry bits", "P10", "3 or more", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 3, .operand = VN_FMT_TF32), .k = 64},
+        {"one carry bit", "P10", "1: the last of 24", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 1, .operand = VN_FMT_TF32),
+         .k = 64},
+        {"two carry bits", "P10", "2: the last of 24",
+         SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 2, .operand = VN_FMT_TF32), .k = 64},
+        {"three carry bits", "P10", "3 or more", SIM(.kernel = SIM_FUSED, .width = 16, .bits = 24, .carry = 3, .operand = VN_FMT_TF32),
+         .k = 64},
     };
     CHECK_ALL(t, lines);
 }
@@ -100,8 +104,8 @@ VN_TEST(card, epilogues) {
          .addend = true, .order = &fma_chain},
         {"stored as bf16 once", "P17", "the addend joins", SIM(.kernel = SIM_CHAIN, .fma = true, .bias = 1), .addend = true,
          .dtype = VN_BF16},
-        {"stored as bf16 twice", "P17", "the sum is rounded to bf16", SIM(.kernel = SIM_CHAIN, .fma = true, .bias = 1, .before = VN_FMT_BF16),
-         .addend = true, .dtype = VN_BF16, .order = &fma_chain},
+        {"stored as bf16 twice", "P17", "the sum is rounded to bf16",
+         SIM(.kernel = SIM_CHAIN, .fma = true, .bias = 1, .before = VN_FMT_BF16), .addend = true, .dtype = VN_BF16, .order = &fma_chain},
         {"stored as f16 twice", "P17", "the sum is rounded to f16", SIM(.kernel = SIM_CHAIN, .fma = true, .bias = 1, .before = VN_FMT_F16),
          .addend = true, .dtype = VN_F16, .order = &fma_chain},
         {"alpha fused", "P18", "fused: one rounding", SIM(.kernel = SIM_CHAIN, .fma = true, .bias = 1, .alpha_form = SIM_ALPHA_FUSED),
@@ -146,7 +150,8 @@ VN_TEST(card, is_complete) {
             char id[8];
             snprintf(id, sizeof id, "P%d", due[r]);
             if (strcmp(card->rows[r].id, id) != 0 || !*card->rows[r].finding)
-                vn_test_fail(t, __FILE__, __LINE__, "%s: row %d is %s '%s'", vn_dtype_name(types[k]), r, card->rows[r].id, card->rows[r].finding);
+                vn_test_fail(t, __FILE__, __LINE__, "%s: row %d is %s '%s'", vn_dtype_name(types[k]), r, card->rows[r].id,
+                             card->rows[r].finding);
         }
         vn_card_free(card);
     }

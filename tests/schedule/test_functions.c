@@ -88,17 +88,19 @@ VN_TEST(functions, rounded_once) {
     static const struct {
         const char *name;
         int monotone, symmetric;
-    } due[] = {{"tanh", 1, 1}, {"exp", 1, -1}, {"log", 1, -1}, {"sigmoid", 1, -1}, {"sqrt", 1, -1}, {"reciprocal", 1, 1}, {"sin", 1, 1}, {"cos", 1, 1}};
+    } due[] = {{"tanh", 1, 1},  {"exp", 1, -1},       {"log", 1, -1}, {"sigmoid", 1, -1},
+               {"sqrt", 1, -1}, {"reciprocal", 1, 1}, {"sin", 1, 1},  {"cos", 1, 1}};
     static const vn_dtype_t types[] = {VN_F16, VN_BF16};
     for (size_t k = 0; k < (vn_test_full() ? sizeof due / sizeof *due : 1); ++k) {
         perfect_t q = perfect(t, due[k].name, types[k % 2]);
         const vn_elementary_row_t row = measure(t, &q);
         VN_ASSERT_EQ(t, row.inputs, 65536);
         if (!(row.all.ulp <= 0.5 && row.normal.ulp > 0.49))
-            vn_test_fail(t, __FILE__, __LINE__, "%s: %a ulp at %a, %a at %a", due[k].name, row.all.ulp, row.all.at, row.normal.ulp, row.normal.at);
+            vn_test_fail(t, __FILE__, __LINE__, "%s: %a ulp at %a, %a at %a", due[k].name, row.all.ulp, row.all.at, row.normal.ulp,
+                         row.normal.at);
         if (row.monotone != due[k].monotone || row.symmetric != due[k].symmetric)
-            vn_test_fail(t, __FILE__, __LINE__, "%s: monotone %d (%a), symmetric %d (%a)", due[k].name, row.monotone, row.broken, row.symmetric,
-                         row.uneven);
+            vn_test_fail(t, __FILE__, __LINE__, "%s: monotone %d (%a), symmetric %d (%a)", due[k].name, row.monotone, row.broken,
+                         row.symmetric, row.uneven);
         char hex[65];
         vn_sha256_hex(q.out->data, 2 * 65536, hex);
         VN_ASSERT(t, strcmp(hex, row.sha256) == 0);
@@ -217,7 +219,8 @@ VN_TEST(functions, division) {
         VN_ASSERT(t, strncmp(row.finding, "the rounded quotient, all of", 28) == 0);
         for (int64_t k = 0; k < in->count; ++k) y[k] = ((const float *)in->data)[k] * inverse;
         VN_ASSERT_OK(t, vn_division_measure(divisors[d], in, out, &row, NULL));
-        if (strncmp(row.finding, "x times 1/", 10) != 0) vn_test_fail(t, __FILE__, __LINE__, "x * (1/%g): %s", (double)divisors[d], row.finding);
+        if (strncmp(row.finding, "x times 1/", 10) != 0)
+            vn_test_fail(t, __FILE__, __LINE__, "x * (1/%g): %s", (double)divisors[d], row.finding);
         y[in->count / 4] = nextafterf(y[in->count / 4], 0); /* neither */
         VN_ASSERT_OK(t, vn_division_measure(divisors[d], in, out, &row, NULL));
         VN_ASSERT(t, strstr(row.finding, "are not the rounded quotient, 1 not x times") != NULL);

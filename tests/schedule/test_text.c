@@ -424,15 +424,16 @@ VN_TEST(text, class_maps) {
     vn_error_t err = {0};
     char *svg = NULL;
     for (int e = 0; e < M * N; ++e) of[e] = e % N >= 125;
-    vn_schedule_t s = {.op = {.kind = VN_SUM_MATMUL, .m = M, .k = 32, .n = N}, .n_classes = 2, .classes = classes, .class_of = of, .outputs = M * N};
+    vn_schedule_t s = {
+        .op = {.kind = VN_SUM_MATMUL, .m = M, .k = 32, .n = N}, .n_classes = 2, .classes = classes, .class_of = of, .outputs = M * N};
     VN_ASSERT_EQ(t, vn_schedule_svg(&s, &svg, &err), VN_ERR_UNSUPPORTED); /* no tree yet */
     VN_ASSERT(t, svg == NULL);
     for (int c = 0; c < 2; ++c) VN_ASSERT_OK_ERR(t, vn_schedule_expand(texts[c], &classes[c].tree, &err), err);
     VN_ASSERT_OK_ERR(t, vn_schedule_svg(&s, &svg, &err), err);
     VN_ASSERT(t, well_formed(svg));
     VN_ASSERT(t, strstr(svg, "classes of 3 x 250 output elements; a cell is 1 x 3 of them") != NULL);
-    VN_ASSERT_EQ(t, count_of(svg, "<rect "), 3 * 3 + 3);                  /* blocks by row, and the legend */
-    VN_ASSERT_EQ(t, count_of(svg, "fill=\"#222\"/>"), 3 + 1);             /* both classes in one cell */
+    VN_ASSERT_EQ(t, count_of(svg, "<rect "), 3 * 3 + 3);      /* blocks by row, and the legend */
+    VN_ASSERT_EQ(t, count_of(svg, "fill=\"#222\"/>"), 3 + 1); /* both classes in one cell */
     VN_ASSERT(t, strstr(svg, "several classes in one cell") != NULL);
     VN_ASSERT(t, strstr(svg, "375 elements at r* c125-249: 32||A<") != NULL);
     vn_free(svg);
