@@ -188,7 +188,8 @@ static bool plain_units(const vn_gemm_t *p) { return p->readout.unit == 1 && p->
 
 vn_status_t vn_gemm_signature(vn_gemm_t *p, int32_t i, int32_t j, double *l, vn_error_t *err) {
     const int64_t count = (int64_t)p->m * p->n;
-    for (int64_t e = 0; e < count; ++e) l[e] = p->k;
+    const bool at_once = plain_units(p) && parts_of(p) == 1;
+    for (int64_t e = 0; !at_once && e < count; ++e) l[e] = p->k;
     for (int32_t at = 0; at < parts_of(p); ++at) {
         const part_t c = part_at(p, at);
         fill_units(p, c);
@@ -199,8 +200,8 @@ vn_status_t vn_gemm_signature(vn_gemm_t *p, int32_t i, int32_t j, double *l, vn_
         if (!p->readout.one_side)
             for (int32_t q = 0; q < p->n; ++q) p->b[(int64_t)j * p->n + q] = partner_mask(p, c, j);
         VN_TRY(vn_gemm_run(p, err));
-        if (plain_units(p))
-            for (int64_t e = 0; e < count; ++e) l[e] -= p->out[e];
+        if (at_once)
+            for (int64_t e = 0; e < count; ++e) l[e] = p->k - p->out[e];
         else
             for (int64_t e = 0; e < count; ++e) l[e] -= units(p, p->out[e]);
     }

@@ -157,5 +157,26 @@ VN_TEST(card, is_complete) {
     }
 }
 
+/* Every allocation fails once: no half card is handed out. */
+VN_TEST(card, without_memory) {
+    sim_t sim = {.kernel = SIM_BLOCKS, .width = 4, .fma = true, .op = sim_product(VN_F32, 2, 12, 2)};
+    const vn_call_t call = sim_call(&sim);
+    vn_schedule_t *s = NULL;
+    vn_card_t *card = NULL;
+    vn_error_t err = {0};
+    bool done = false;
+    VN_ASSERT_OK_ERR(t, vn_reveal(&call, &sim.op, NULL, &s, &err), err);
+    for (int64_t at = 1; !done && at < 5000; ++at) {
+        vn_alloc_fail_at(at);
+        const vn_status_t st = vn_measure_product(&call, &sim.op, s, &card, &err);
+        vn_alloc_fail_at(0);
+        done = st == VN_OK;
+        VN_ASSERT(t, done || (st == VN_ERR_NOMEM && card == NULL));
+        vn_card_free(card);
+    }
+    VN_ASSERT(t, done);
+    vn_schedule_free(s);
+}
+
 VN_TEST_MAIN(VN_CASE(card, parts_of_operands), VN_CASE(card, normalisation_and_carries), VN_CASE(card, epilogues),
-             VN_CASE(card, partial_sums), VN_CASE(card, is_complete))
+             VN_CASE(card, partial_sums), VN_CASE(card, is_complete), VN_CASE(card, without_memory))

@@ -448,6 +448,16 @@ VN_TEST(text, class_maps) {
     VN_ASSERT_OK_ERR(t, vn_schedule_svg(&s, &svg, &err), err);
     VN_ASSERT_EQ(t, count_of(svg, "<rect "), 1 + 1);
     vn_free(svg);
+    bool done = false;
+    for (int64_t at = 1; !done && at < 3000; ++at) { /* every allocation fails once */
+        vn_alloc_fail_at(at);
+        const vn_status_t st = vn_schedule_svg(&s, &svg, &err);
+        vn_alloc_fail_at(0);
+        done = st == VN_OK;
+        VN_ASSERT(t, done || (st == VN_ERR_NOMEM && svg == NULL));
+        vn_free(svg);
+    }
+    VN_ASSERT(t, done);
     for (int c = 0; c < 2; ++c) vn_tree_free(classes[c].tree);
 }
 
