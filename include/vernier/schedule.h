@@ -238,9 +238,16 @@ typedef struct vn_schedule {
     char reason[300];
     char notes[400]; /* further facts: "same in every batch; boundary classes 8 of 8 = interior tree" */
     int64_t calls;
-    double backend_seconds, host_seconds;
+    double backend_seconds;  /* from handing over the operands to having the result, by the clock */
+    double transfer_seconds; /* processor seconds of this process therein: copying operands and results, waiting for the back end */
+    double host_seconds;     /* all other processor seconds of this process */
 } vn_schedule_t;
 VN_API void vn_schedule_free(vn_schedule_t *s);
+/**
+ * Picture of the first class's tree, and below it the classes of the output elements: at most 100 cells a side (black: several classes in one
+ * cell), and a line for each class with its map and its text. Errors: UNSUPPORTED: no class has a tree. Ownership: free(*svg).
+ */
+VN_API vn_status_t vn_schedule_svg(const vn_schedule_t *s, char **svg, vn_error_t *err);
 static inline double vn_schedule_coverage(const vn_schedule_t *s) {
     return s->elements > 0 ? (double)s->replayed / (double)s->elements : 0;
 }
@@ -278,7 +285,70 @@ typedef struct vn_card {
 /** Of a product revealed before (s: its tree orders the probes). Ownership: vn_card_free. */
 VN_API vn_status_t vn_measure_product(const vn_call_t *call, const vn_sum_op_t *op, const vn_schedule_t *s, vn_card_t **out,
                                       vn_error_t *err);
+/** The factor alpha with which Gemm runs for P18. */
+#define VN_CARD_ALPHA (1 + 0x1p-12)
+/** Fills row P18 of a card of the same product; call runs it with alpha = VN_CARD_ALPHA, beta = 1. Errors: UNSUPPORTED: no addend or no tree. */
+VN_API vn_status_t vn_measure_alpha(const vn_call_t *call, const vn_sum_op_t *op, const vn_schedule_t *s, vn_card_t *card, vn_error_t *err);
 VN_API void vn_card_free(vn_card_t *c);
+
+/* ---- elementary functions and division of a back end: probes P26, P25 (claims CARD-6, CARD-7) ---- */
+
+/**
+ * One function. Compared are its results on every value of a 16-bit type, or on a seeded sample of f32 (vn_elementary_inputs).
+ * op, then   operators, the second one on the first one's result, or NULL; opset: of the standard operators.
+ * low, high  magnitudes among which half of the f32 sample lies; positive: only positive arguments are sampled.
+ * direction  1 rising, -1 falling between from and to, 0: neither is asked. symmetry: 1 even, -1 odd, 0: neither.
+ */
+typedef struct vn_elementary {
+    const char *name, *op, *then;
+    int64_t opset;
+    double low, high;
+    bool positive;
+    int direction;
+    double from, to;
+    int symmetry;
+} vn_elementary_t;
+/** The table. Returns how many. */
+VN_API int vn_elementaries(const vn_elementary_t **out);
+
+/**
+ * Arguments [count]: f16 and bf16: all 65536 patterns in order. f32: 2^20, half of them spread over all magnitudes from 0 to infinity, half over
+ * [low, high], in runs of 16 neighbours, ascending; where negative arguments have results, the second half is the first one negated.
+ * Errors     DTYPE: another type; NOMEM.
+ */
+VN_API vn_status_t vn_elementary_inputs(const vn_elementary_t *f, vn_dtype_t t, uint64_t seed, vn_tensor_t **out, vn_error_t *err);
+
+/** A largest error, in ulp of the output type at the exact result, and the argument that has it. */
+typedef struct vn_worst {
+    double ulp, at;
+} vn_worst_t;
+/**
+ * What was found.
+ * all        over all arguments; normal: over arguments and results in the type's normal range. Inf: a special value is wrong.
+ * monotone   -1 not asked, 0 no: the result at `broken` goes back from that at its neighbour, 1 yes. symmetric, uneven: the same.
+ * sha256     of the result's bytes as they are.
+ * why        "": measured; else why nothing was.
+ */
+typedef struct vn_elementary_row {
+    const vn_elementary_t *function;
+    vn_dtype_t dtype;
+    int64_t inputs;
+    vn_worst_t all, normal;
+    int monotone, symmetric;
+    double broken, uneven;
+    char sha256[65];
+    char why[200];
+} vn_elementary_row_t;
+/**
+ * Compares out with exact + low (low NULL: 0) at the arguments `in`. free: [count] or NULL: not 0 where a NaN or an infinity is as good.
+ * Bound      ulp is off by at most the reference's own error, 2^-24 ulp of f32 for one of 2^-48 relative; NaN is due where exact is NaN.
+ * Errors     SHAPE: counts differ; DTYPE; NOMEM.
+ */
+VN_API vn_status_t vn_elementary_measure(const vn_elementary_t *f, const vn_tensor_t *in, const vn_tensor_t *out, const double *exact,
+                                         const double *low, const uint8_t *free, vn_elementary_row_t *row, vn_error_t *err);
+
+/** x / divisor of f32 against IEEE division and against x * (1 / divisor): the finding and its figures, probe P25. in, out: f32. */
+VN_API vn_status_t vn_division_measure(float divisor, const vn_tensor_t *in, const vn_tensor_t *out, vn_card_row_t *row, vn_error_t *err);
 
 #ifdef __cplusplus
 }

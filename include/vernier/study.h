@@ -79,6 +79,27 @@ typedef struct vn_reveal_result {
 VN_API vn_status_t vn_study_reveal(const vn_reveal_request_t *r, vn_reveal_result_t *out, vn_error_t *err);
 VN_API void vn_reveal_result_free(vn_reveal_result_t *r);
 
+/** Elementary functions and division of one back end: probes P25 and P26. */
+typedef struct vn_functions_request {
+    const char *backend; /* spec */
+    uint64_t seed;       /* of the f32 samples: equal seeds give equal arguments on every machine, so that hashes can be compared */
+    double timeout_s;
+    int64_t memory_bytes;
+} vn_functions_request_t;
+typedef struct vn_functions_result {
+    int n_rows;
+    vn_elementary_row_t *rows; /* every function of vn_elementaries in f32, f16, bf16; an operator that is not there has its reason */
+    int n_divisions;
+    vn_card_row_t *divisions; /* by 3 and by 10, as a weight and as an input */
+} vn_functions_result_t;
+/**
+ * Starts the back end, runs each function on all its arguments in one call, compares with the oracle, and stops it.
+ * Errors     of the request and of the start, as vn_study_reveal; a function that fails is a row.
+ * Ownership  vn_functions_result_free, also after an error.
+ */
+VN_API vn_status_t vn_study_functions(const vn_functions_request_t *r, vn_functions_result_t *out, vn_error_t *err);
+VN_API void vn_functions_result_free(vn_functions_result_t *r);
+
 #ifdef __cplusplus
 }
 #endif

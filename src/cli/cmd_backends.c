@@ -28,28 +28,47 @@ static void operators(vn_text_t *out) {
         }
 }
 
-/* The arithmetic of a back end as its product of 32 x 64 x 32 shows it: schedule and card. */
-static void measured(const char *name, vn_text_t *text, vn_text_t *json) {
-    const vn_reveal_request_t r = {.backend = name,
-                                   .op = {.kind = VN_SUM_MATMUL, .dtype = VN_F32, .m = 32, .k = 64, .n = 32},
-                                   .reveal = {.seed = 1},
-                                   .card = true,
-                                   .timeout_s = 60};
-    vn_reveal_result_t got;
+/* Probes P25 and P26. */
+static void functions(const char *name, vn_text_t *text, vn_text_t *json) {
+    const vn_functions_request_t r = {.backend = name, .seed = 1, .timeout_s = 60};
+    vn_functions_result_t got;
     vn_error_t err = {0};
-    const bool revealed = vn_study_reveal(&r, &got, &err) == VN_OK;
-    vn_text_add(json, ", \"measured\": ");
-    vn_reveal_json_object(json, &r, revealed ? &got : NULL, &err);
-    if (!revealed) {
-        vn_text_printf(text, "  not measured: %s\n", err.text);
+    if (vn_study_functions(&r, &got, &err) != VN_OK) vn_text_printf(text, "  P25, P26: not measured: %s\n", err.text);
+    else vn_functions_print(text, &got);
+    vn_text_add(json, ", ");
+    vn_functions_json(json, &got);
+    vn_functions_result_free(&got);
+}
+
+/* The arithmetic of a back end as its product of 32 x 64 x 32 shows it, the same with an addend (P17 to P19), and its functions. */
+static void measured(const char *name, vn_text_t *text, vn_text_t *json) {
+    static const char *const fields[] = {"measured", "measured_addend"};
+    vn_reveal_result_t got[2];
+    vn_error_t err[2] = {{0}};
+    bool revealed[2];
+    for (int k = 0; k < 2; ++k) {
+        const vn_reveal_request_t r = {
+            .backend = name,
+            .op = {.kind = VN_SUM_MATMUL, .dtype = VN_F32, .m = 32, .k = 64, .n = 32, .addend = k > 0, .addend_rows = 1},
+            .reveal = {.seed = 1},
+            .card = true,
+            .timeout_s = 60};
+        revealed[k] = vn_study_reveal(&r, &got[k], &err[k]) == VN_OK;
+        vn_text_printf(json, ", \"%s\": ", fields[k]);
+        vn_reveal_json_object(json, &r, revealed[k] ? &got[k] : NULL, &err[k]);
+    }
+    if (!revealed[0]) {
+        vn_text_printf(text, "  not measured: %s\n", err[0].text);
     } else {
-        const vn_schedule_t *s = got.schedule;
+        const vn_schedule_t *s = got[0].schedule;
         vn_text_printf(text, "  product 32x64x32: %s, %s; %lld of %lld elements replayed%s%s\n",
                        s->n_classes && s->classes[0].text ? s->classes[0].text : "no tree", s->arithmetic_text, (long long)s->replayed,
                        (long long)s->elements, *s->reason ? "; " : "", s->reason);
-        if (got.card) vn_reveal_print_card(text, got.card);
+        if (got[0].card) vn_reveal_print_card(text, got[0].card, revealed[1] ? got[1].card : NULL);
+        else vn_text_add(text, "  P1 to P24 not measured: the product has no tree, and probes need the order of its terms\n");
     }
-    vn_reveal_result_free(&got);
+    for (int k = 0; k < 2; ++k) vn_reveal_result_free(&got[k]);
+    functions(name, text, json);
 }
 
 static void identities(vn_text_t *text, vn_text_t *json, bool measure) {
@@ -89,7 +108,7 @@ int vn_cmd_backends(int argc, char **argv) {
     const vn_opt_t opts[] = {
         {"--operators", NULL, VN_OPT_TEXT, &list, "oracle", "operators that the oracle evaluates: versions, class, claim"},
         {"--measure", NULL, VN_OPT_FLAG, &measure, NULL,
-         "the arithmetic card of each: operand rounding, running sum, products, subnormals, special values"},
+         "the arithmetic card of each: operands, running sum, products, subnormals, special values, addend, division, functions"},
         {"--json", NULL, VN_OPT_TEXT, &json, "FILE", "identities as JSON (- = standard output)"},
         {"--help", "-h", VN_OPT_FLAG, &help, NULL, "this text"},
     };

@@ -158,7 +158,7 @@ int vn_cmd_reveal(int argc, char **argv) {
         {"--node", NULL, VN_OPT_TEXT, &o.node, "PATH", "the node of the model that is given"},
         {"--shape", NULL, VN_OPT_LIST, &o.shapes, "NAME=DIMS", "of the model's inputs, as in vernier check"},
         {"--card", NULL, VN_OPT_FLAG, &o.card, NULL, "products: the arithmetic card, too"},
-        {"--svg", NULL, VN_OPT_TEXT, &o.svg, "FILE", "picture of the first class's tree"},
+        {"--svg", NULL, VN_OPT_TEXT, &o.svg, "FILE", "picture of the first class's tree, and of the classes over the output"},
         {"--seed", NULL, VN_OPT_COUNT, &o.seed, "N", "of the data of the replay and of random pivots; default 1"},
         {"--calls", NULL, VN_OPT_COUNT, &o.calls, "N", "most runs of the back end; default 5000"},
         {"--seconds", NULL, VN_OPT_NUMBER, &o.seconds, "S", "processor seconds at most; default 60"},

@@ -1,6 +1,7 @@
 /* reveal_output.c -- a revealed schedule as text, JSON and SVG. */
 #include "cli/reveal_output.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,22 @@ static void dims(char *out, size_t size, const vn_sum_op_t *op) {
 
 static void line(vn_text_t *out, const char *label, const char *value) { vn_text_printf(out, "%-12s%s\n", label, value); }
 
-void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card) {
-    for (int i = 0; i < card->n; ++i)
-        vn_text_printf(out, "  %-5s %-30s %s\n", card->rows[i].id, card->rows[i].subject, card->rows[i].finding);
+static void card_line(vn_text_t *out, const vn_card_row_t *r) { vn_text_printf(out, "  %-5s %-30s %s\n", r->id, r->subject, r->finding); }
+
+static bool of_the_addend(const vn_card_row_t *r) {
+    return strcmp(r->id, "P17") == 0 || strcmp(r->id, "P18") == 0 || strcmp(r->id, "P19") == 0;
+}
+
+void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card, const vn_card_t *with_addend) {
+    for (int i = 0; i < card->n; ++i) {
+        const vn_card_row_t *r = &card->rows[i];
+        for (int k = 0; with_addend && of_the_addend(r) && k < with_addend->n; ++k)
+            if (strcmp(with_addend->rows[k].id, r->id) == 0) {
+                r = &with_addend->rows[k];
+                break;
+            }
+        card_line(out, r);
+    }
 }
 
 void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why) {
@@ -59,12 +73,13 @@ void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reve
     if (*s->sha256) vn_text_printf(out, "identity    sched:%s\n", s->sha256);
     if (*s->reason) line(out, "reason", s->reason);
     if (*s->notes) line(out, "notes", s->notes);
-    vn_text_printf(out, "calls       %lld (%.2f ms each), %lld load%s, host %.1f ms\n", (long long)s->calls,
+    vn_text_printf(out, "calls       %lld (%.2f ms each), %lld load%s, transfer %.1f ms, host %.1f ms\n", (long long)s->calls,
                    s->calls ? 1e3 * s->backend_seconds / (double)s->calls : 0, (long long)got->loads, got->loads == 1 ? "" : "s",
-                   1e3 * s->host_seconds);
+                   1e3 * s->transfer_seconds, 1e3 * s->host_seconds);
     if (got->card) {
         vn_text_add(out, "card\n");
-        vn_reveal_print_card(out, got->card);
+        vn_reveal_print_card(out, got->card, NULL);
+        vn_text_add(out, "  P25, P26 are of a back end, not of one product: vernier backends --measure\n");
     }
 }
 
@@ -106,6 +121,16 @@ static void classes(vn_text_t *out, const vn_schedule_t *s) {
     vn_text_add(out, "]");
 }
 
+static void card_rows(vn_text_t *out, int n, const vn_card_row_t *rows) {
+    for (int i = 0; i < n; ++i) {
+        vn_text_printf(out, "%s\n  {\"id\": \"%s\"", i ? "," : "", rows[i].id);
+        field(out, "subject", rows[i].subject);
+        field(out, "finding", rows[i].finding);
+        field(out, "numbers", rows[i].numbers);
+        vn_text_add(out, "}");
+    }
+}
+
 void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why) {
     char shape[160];
     vn_text_add(out, "{\"backend\": ");
@@ -133,18 +158,99 @@ void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const v
     field(out, "arithmetic", s->arithmetic_text);
     field(out, "reason", s->reason);
     field(out, "notes", s->notes);
-    vn_text_printf(out, ", \"calls\": %lld, \"loads\": %lld, \"backend_seconds\": %.6g, \"host_seconds\": %.6g", (long long)s->calls,
-                   (long long)got->loads, s->backend_seconds, s->host_seconds);
+    vn_text_printf(out, ", \"calls\": %lld, \"loads\": %lld, \"backend_seconds\": %.6g, \"transfer_seconds\": %.6g, \"host_seconds\": %.6g",
+                   (long long)s->calls, (long long)got->loads, s->backend_seconds, s->transfer_seconds, s->host_seconds);
     vn_text_add(out, ", \"card\": [");
-    for (int i = 0; got->card && i < got->card->n; ++i) {
-        const vn_card_row_t *c = &got->card->rows[i];
-        vn_text_printf(out, "%s\n  {\"id\": \"%s\"", i ? "," : "", c->id);
-        field(out, "subject", c->subject);
-        field(out, "finding", c->finding);
-        field(out, "numbers", c->numbers);
+    card_rows(out, got->card ? got->card->n : 0, got->card ? got->card->rows : NULL);
+    vn_text_printf(out, "], \"identity\": %s, \"environment\": %s}", got->identity, got->environment);
+}
+
+/* ---- functions ---- */
+
+static const char *symmetry_of(const vn_elementary_t *f) { return f->symmetry > 0 ? "even" : f->symmetry < 0 ? "odd" : NULL; }
+
+/* "0.5012 ulp at 0x1.8p+0"; what a special value spoils has no number of ulp. */
+static void say_worst(vn_text_t *out, const vn_worst_t *w) {
+    if (isinf(w->ulp)) vn_text_printf(out, "a wrong special value at %a", w->at);
+    else vn_text_printf(out, "%.4g ulp at %a", w->ulp, w->at);
+}
+
+/* How many rows from i on have row i's type, if none of them was measured and row i is the type's first; else 0. */
+static int none_of(const vn_functions_result_t *got, int i) {
+    int n = 0;
+    if (i > 0 && got->rows[i - 1].dtype == got->rows[i].dtype) return 0;
+    for (; i + n < got->n_rows && got->rows[i + n].dtype == got->rows[i].dtype; ++n)
+        if (!*got->rows[i + n].why) return 0;
+    return n;
+}
+
+void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got) {
+    for (int i = 0; i < got->n_divisions; ++i) card_line(out, &got->divisions[i]);
+    for (int i = 0; i < got->n_rows; ++i) {
+        const vn_elementary_row_t *r = &got->rows[i];
+        char subject[48];
+        const int missing = none_of(got, i);
+        if (missing) { /* a type that the back end has not is one line */
+            vn_text_printf(out, "  P26   %d functions %-18s %s\n", missing, vn_dtype_name(r->dtype), r->why);
+            i += missing - 1;
+            continue;
+        }
+        snprintf(subject, sizeof subject, "%s %s", r->function->name, vn_dtype_name(r->dtype));
+        vn_text_printf(out, "  P26   %-30s ", subject);
+        if (*r->why) {
+            vn_text_printf(out, "%s\n", r->why);
+            continue;
+        }
+        say_worst(out, &r->normal);
+        if (r->all.ulp > r->normal.ulp) {
+            vn_text_add(out, " (");
+            say_worst(out, &r->all);
+            vn_text_add(out, " outside the normal range)");
+        }
+        if (r->monotone == 1) vn_text_add(out, ", monotone");
+        else if (r->monotone == 0) vn_text_printf(out, ", not monotone at %a", r->broken);
+        if (r->symmetric == 1) vn_text_printf(out, ", %s", symmetry_of(r->function));
+        else if (r->symmetric == 0) vn_text_printf(out, ", not %s at %a", symmetry_of(r->function), r->uneven);
+        vn_text_printf(out, ", sha256 %.12s\n", r->sha256);
+    }
+}
+
+static void number(vn_text_t *out, const char *name, double x) {
+    if (isnan(x)) vn_text_printf(out, ", \"%s\": null", name);
+    else if (isinf(x)) vn_text_printf(out, ", \"%s\": \"%s\"", name, x > 0 ? "inf" : "-inf");
+    else vn_text_printf(out, ", \"%s\": %.17g", name, x);
+}
+static void hexadecimal(vn_text_t *out, const char *name, bool there, double x) {
+    if (there) vn_text_printf(out, ", \"%s\": \"%a\"", name, x);
+    else vn_text_printf(out, ", \"%s\": null", name);
+}
+static void answer(vn_text_t *out, const char *name, int yes) {
+    vn_text_printf(out, ", \"%s\": %s", name, yes < 0 ? "null" : yes ? "true" : "false");
+}
+
+void vn_functions_json(vn_text_t *out, const vn_functions_result_t *got) {
+    vn_text_add(out, "\"functions\": [");
+    for (int i = 0; i < got->n_rows; ++i) {
+        const vn_elementary_row_t *r = &got->rows[i];
+        const bool measured = !*r->why;
+        vn_text_printf(out, "%s\n  {\"function\": \"%s\", \"dtype\": \"%s\", \"inputs\": %lld", i ? "," : "", r->function->name,
+                       vn_dtype_name(r->dtype), (long long)r->inputs);
+        field(out, "why", r->why);
+        number(out, "max_ulp", measured ? r->all.ulp : NAN);
+        hexadecimal(out, "at", measured, r->all.at);
+        number(out, "max_ulp_normal", measured ? r->normal.ulp : NAN);
+        hexadecimal(out, "at_normal", measured, r->normal.at);
+        answer(out, "monotone", r->monotone);
+        hexadecimal(out, "monotone_break", r->monotone == 0, r->broken);
+        field(out, "symmetry", symmetry_of(r->function));
+        answer(out, "symmetric", r->symmetric);
+        hexadecimal(out, "symmetry_break", r->symmetric == 0, r->uneven);
+        field(out, "sha256", r->sha256);
         vn_text_add(out, "}");
     }
-    vn_text_printf(out, "], \"identity\": %s, \"environment\": %s}", got->identity, got->environment);
+    vn_text_add(out, "], \"divisions\": [");
+    card_rows(out, got->n_divisions, got->divisions);
+    vn_text_add(out, "]");
 }
 
 void vn_reveal_json_add(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why) {
@@ -153,14 +259,9 @@ void vn_reveal_json_add(vn_text_t *out, const vn_reveal_request_t *r, const vn_r
 }
 
 vn_status_t vn_reveal_svg(const vn_reveal_result_t *got, const char *path, vn_error_t *err) {
-    const vn_schedule_t *s = got->schedule;
-    for (int c = 0; c < s->n_classes; ++c) {
-        char *svg;
-        if (!s->classes[c].tree) continue;
-        VN_TRY(vn_tree_svg(s->classes[c].tree, &svg, err));
-        const vn_status_t st = vn_write_file(path, svg, strlen(svg), err);
-        vn_free(svg);
-        return st;
-    }
-    return vn_fail(err, VN_ERR_UNSUPPORTED, "--svg: no tree was revealed");
+    char *svg;
+    if (vn_schedule_svg(got->schedule, &svg, err) != VN_OK) return vn_fail_prefix(err, "--svg");
+    const vn_status_t st = vn_write_file(path, svg, strlen(svg), err);
+    vn_free(svg);
+    return st;
 }

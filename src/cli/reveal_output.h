@@ -11,9 +11,12 @@ void vn_reveal_json_add(vn_text_t *out, const vn_reveal_request_t *r, const vn_r
 void vn_reveal_json_end(vn_text_t *out);
 /** One result alone, as an object. */
 void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const vn_reveal_result_t *got, const vn_error_t *why);
-/** The card as lines of text. */
-void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card);
-/** Tree of the first class that has one. Errors: IO; UNSUPPORTED: no class has a tree. */
+/** The card as lines of text; with_addend: NULL, or the card from which the probes of an addend (P17 to P19) are taken. */
+void vn_reveal_print_card(vn_text_t *out, const vn_card_t *card, const vn_card_t *with_addend);
+/** Functions and divisions of a back end: lines of a card; JSON as two arrays, `"functions": [..], "divisions": [..]`. */
+void vn_functions_print(vn_text_t *out, const vn_functions_result_t *got);
+void vn_functions_json(vn_text_t *out, const vn_functions_result_t *got);
+/** Tree of the first class that has one, and the map of the classes. Errors: IO; UNSUPPORTED: no class has a tree. */
 vn_status_t vn_reveal_svg(const vn_reveal_result_t *got, const char *path, vn_error_t *err);
 
 #endif

@@ -48,7 +48,7 @@ static double sum(const rules_t *k, double x, double y) {
 
 static double factor(const rules_t *k, const vn_block_t *b, int32_t leaf, int c, int which) {
     if (which) return in(k, b->b[(int64_t)leaf * W + c]);
-    return !b->a ? 1 : in(k, b->pairs ? b->a[(int64_t)leaf * W + c] : b->a[leaf]);
+    return !b->a[0] ? 1 : in(k, b->pairs ? b->a[0][(int64_t)leaf * W + c] : b->a[0][leaf]);
 }
 static double product(const rules_t *k, const vn_block_t *b, int32_t leaf, int c) {
     return factor(k, b, leaf, c, 0) * factor(k, b, leaf, c, 1);
@@ -56,7 +56,7 @@ static double product(const rules_t *k, const vn_block_t *b, int32_t leaf, int c
 
 static double add_term(const rules_t *k, const vn_block_t *b, double acc, int32_t leaf, int c, bool fused) {
     const double p = product(k, b, leaf, c);
-    if (!b->a) return sum(k, acc, p);
+    if (!b->a[0]) return sum(k, acc, p);
     if (!fused) return sum(k, acc, settle(k, p));
     const double base = in(k, acc), s = to_odd(base, p);
     if (s == 0 && k->a->rounding == VN_RD && !signbit(base) != !signbit(p)) return -0.0;

@@ -104,11 +104,12 @@ static vn_status_t tensor_of(vn_dtype_t t, const float *v, const float *low, int
     return VN_OK;
 }
 
-vn_status_t vn_gemm_run(vn_gemm_t *p, vn_error_t *err) {
+/* One call on a, b, c: the result as it came. */
+static vn_status_t call(vn_gemm_t *p, vn_tensor_t **out, vn_error_t *err) {
     const vn_sum_op_t *op = p->r->op;
     const int64_t batch = op->batch > 1 ? op->batch : 1, count = (int64_t)p->m * p->n;
     const int rank = batch > 1 ? 3 : 2;
-    vn_tensor_t *in[3] = {0}, *out = NULL;
+    vn_tensor_t *in[3] = {0};
     vn_status_t st = VN_OK;
     if (p->own[0]) in[0] = vn_tensor_retain(p->own[0]);
     else st = tensor_of(op->dtype, p->a, p->low_a, p->m, p->k, batch, op->transpose_a, rank, &in[0], err);
@@ -116,13 +117,32 @@ vn_status_t vn_gemm_run(vn_gemm_t *p, vn_error_t *err) {
     else if (st == VN_OK) st = tensor_of(op->dtype, p->b, p->low_b, p->k, p->n, batch, op->transpose_b, rank, &in[1], err);
     if (st == VN_OK && op->addend)
         st = tensor_of(op->dtype, p->c, NULL, op->addend_rows > 1 ? p->m : 1, p->n, 1, false, op->addend_rows > 1 ? 2 : 1, &in[2], err);
-    if (st == VN_OK) st = vn_reveal_output(p->r, (const vn_tensor_t *const *)in, batch * count, &out, err);
+    if (st == VN_OK) st = vn_reveal_output(p->r, (const vn_tensor_t *const *)in, batch * count, out, err);
     for (int k = 0; k < 3; ++k) vn_tensor_free(in[k]);
-    if (st != VN_OK) return st;
+    return st;
+}
+
+vn_status_t vn_gemm_run(vn_gemm_t *p, vn_error_t *err) {
+    const int64_t batch = p->r->op->batch > 1 ? p->r->op->batch : 1, count = (int64_t)p->m * p->n;
+    vn_tensor_t *out = NULL;
+    VN_TRY(call(p, &out, err));
     vn_tensor_to_f64(out, p->out);
     vn_tensor_free(out);
     for (int64_t b = 1; b < batch && !p->batches_differ; ++b)
         p->batches_differ = memcmp(p->out, p->out + b * count, (size_t)count * sizeof *p->out) != 0;
+    return VN_OK;
+}
+
+vn_status_t vn_gemm_run_few(vn_gemm_t *p, int32_t n, const int64_t *element, double *value, vn_error_t *err) {
+    vn_tensor_t *out = NULL;
+    if (p->r->op->batch > 1) {
+        VN_TRY(vn_gemm_run(p, err));
+        for (int32_t k = 0; k < n; ++k) value[k] = p->out[element[k]];
+        return VN_OK;
+    }
+    VN_TRY(call(p, &out, err));
+    for (int32_t k = 0; k < n; ++k) value[k] = vn_tensor_get_f64(out, element[k]);
+    vn_tensor_free(out);
     return VN_OK;
 }
 
@@ -149,8 +169,8 @@ static float partner_mask(const vn_gemm_t *p, part_t c, int32_t leaf) {
 }
 
 static void fill_units(vn_gemm_t *p, part_t c) {
-    for (int32_t r = 0; r < p->m; ++r)
-        for (int32_t k = 0; k < p->k; ++k) p->a[(int64_t)r * p->k + k] = base_value(p, c, k);
+    for (int32_t k = 0; k < p->k; ++k) p->a[k] = base_value(p, c, k);
+    for (int32_t r = 1; r < p->m; ++r) memcpy(p->a + (int64_t)r * p->k, p->a, (size_t)p->k * sizeof *p->a);
     for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) p->b[e] = 1;
     if (p->c) memset(p->c, 0, (size_t)p->m * (size_t)p->n * sizeof *p->c);
     clear_low(p);
@@ -163,9 +183,13 @@ static double units(const vn_gemm_t *p, double out) {
     return m > 0 ? x - m * floor(x / m) : x;
 }
 
+/* The result is the number of units itself. */
+static bool plain_units(const vn_gemm_t *p) { return p->readout.unit == 1 && p->readout.filler == 0 && p->readout.modulo == 0; }
+
 vn_status_t vn_gemm_signature(vn_gemm_t *p, int32_t i, int32_t j, double *l, vn_error_t *err) {
     const int64_t count = (int64_t)p->m * p->n;
-    for (int64_t e = 0; e < count; ++e) l[e] = p->k;
+    const bool at_once = plain_units(p) && parts_of(p) == 1;
+    for (int64_t e = 0; !at_once && e < count; ++e) l[e] = p->k;
     for (int32_t at = 0; at < parts_of(p); ++at) {
         const part_t c = part_at(p, at);
         fill_units(p, c);
@@ -176,7 +200,10 @@ vn_status_t vn_gemm_signature(vn_gemm_t *p, int32_t i, int32_t j, double *l, vn_
         if (!p->readout.one_side)
             for (int32_t q = 0; q < p->n; ++q) p->b[(int64_t)j * p->n + q] = partner_mask(p, c, j);
         VN_TRY(vn_gemm_run(p, err));
-        for (int64_t e = 0; e < count; ++e) l[e] -= units(p, p->out[e]);
+        if (at_once)
+            for (int64_t e = 0; e < count; ++e) l[e] = p->k - p->out[e];
+        else
+            for (int64_t e = 0; e < count; ++e) l[e] -= units(p, p->out[e]);
     }
     return VN_OK;
 }

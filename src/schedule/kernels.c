@@ -61,28 +61,30 @@ static void chain_values(float *acc, const float *b, int32_t leaf, int32_t count
 }
 
 static void chain(const vn_block_t *b, float *acc, const vn_program_step_t *s) {
-    if (!b->a) chain_values(acc, b->b, s->leaf, s->count, s->stride);
-    else if (b->pairs) chain_pairs(acc, b->a, b->b, s->leaf, s->count, s->stride, s->fused);
-    else if (s->fused) chain_product_fused(acc, b->a, b->b, s->leaf, s->count, s->stride);
-    else chain_product(acc, b->a, b->b, s->leaf, s->count, s->stride);
+    const float *a = b->a[0];
+    if (b->rows == VN_BLOCK_ROWS) vn_chain_tile(acc, b->a, b->b, s);
+    else if (!a) chain_values(acc, b->b, s->leaf, s->count, s->stride);
+    else if (b->pairs) chain_pairs(acc, a, b->b, s->leaf, s->count, s->stride, s->fused);
+    else if (s->fused) chain_product_fused(acc, a, b->b, s->leaf, s->count, s->stride);
+    else chain_product(acc, a, b->b, s->leaf, s->count, s->stride);
 }
 
 VN_FMA_CLONES
-static void term(const vn_block_t *b, float *out, int32_t leaf, bool zero_start) {
-    const float *row = b->b + (int64_t)leaf * W, *pair = b->pairs ? b->a + (int64_t)leaf * W : NULL;
-    const float s = b->a && !b->pairs ? b->a[leaf] : 1;
-    for (int c = 0; c < W; ++c) out[c] = pair ? pair[c] * row[c] : b->a ? s * row[c] : row[c];
+static void term(const vn_block_t *b, const float *a, float *out, int32_t leaf, bool zero_start) {
+    const float *row = b->b + (int64_t)leaf * W, *pair = b->pairs ? a + (int64_t)leaf * W : NULL;
+    const float s = a && !b->pairs ? a[leaf] : 1;
+    for (int c = 0; c < W; ++c) out[c] = pair ? pair[c] * row[c] : a ? s * row[c] : row[c];
     if (zero_start)
         for (int c = 0; c < W; ++c) out[c] = out[c] + 0.0f;
 }
 
 VN_FMA_CLONES
-static void add(float *to, const float *more) {
-    for (int c = 0; c < W; ++c) to[c] = to[c] + more[c];
+static void add(float *to, const float *more, int n) {
+    for (int c = 0; c < n; ++c) to[c] = to[c] + more[c];
 }
 
-static void narrow(float *row, vn_format_t f) {
-    for (int c = 0; c < W; ++c) row[c] = (float)vn_round_to(f, row[c], VN_RNE, false);
+static void narrow(float *row, vn_format_t f, int n) {
+    for (int c = 0; c < n; ++c) row[c] = (float)vn_round_to(f, row[c], VN_RNE, false);
 }
 
 bool vn_program_is_plain(const vn_arithmetic_t *a, bool fused_nodes) {
@@ -109,29 +111,30 @@ static void flush_off(unsigned old) { (void)old; }
 #endif
 
 void vn_program_run(const vn_replay_t *r, const vn_block_t *b) {
-    float *top = b->stack - W;
+    const int n = b->rows * W;
+    float *top = b->stack - n;
     const unsigned control = flush_on(&r->arithmetic);
     for (int32_t k = 0; k < r->steps; ++k) {
         const vn_program_step_t *s = &r->step[k];
         switch (s->kind) {
         case VN_STEP_TERM:
-            top += W;
-            term(b, top, s->leaf, r->arithmetic.zero_start);
+            top += n;
+            for (int row = 0; row < b->rows; ++row) term(b, b->a[row], top + (int64_t)row * W, s->leaf, r->arithmetic.zero_start);
             break;
         case VN_STEP_START:
-            top += W;
-            if (b->start) memcpy(top, b->start, W * sizeof *top);
-            else memset(top, 0, W * sizeof *top);
+            top += n;
+            if (b->start) memcpy(top, b->start, (size_t)n * sizeof *top);
+            else memset(top, 0, (size_t)n * sizeof *top);
             break;
         case VN_STEP_CHAIN: chain(b, top, s); break;
         case VN_STEP_ADD_START:
-            if (b->start) add(top, b->start);
+            if (b->start) add(top, b->start, n);
             break;
         case VN_STEP_ADD:
-            top -= W;
-            add(top, top + W);
+            top -= n;
+            add(top, top + n, n);
             break;
-        case VN_STEP_NARROW: narrow(top, r->arithmetic.narrow_format); break;
+        case VN_STEP_NARROW: narrow(top, r->arithmetic.narrow_format, n); break;
         case VN_STEP_FUSED: break; /* never in a plain program */
         }
     }

@@ -46,18 +46,20 @@ vn_status_t vn_gemm_probe(vn_gemm_t *p, const vn_cell_t *cell, int64_t count, co
     const packing_t how = packing_of(p, cell, count, probe);
     const int32_t least = cell->rows < cell->columns ? cell->rows : cell->columns;
     const int32_t lines = how == BY_ROW ? cell->rows : how == BY_COLUMN ? cell->columns : least;
-    for (int64_t from = 0; from < count; from += lines) {
+    int64_t *element = vn_alloc((size_t)lines + 1, sizeof *element);
+    vn_status_t st = element ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for %lld probes", (long long)count);
+    for (int64_t from = 0; from < count && st == VN_OK; from += lines) {
         const int32_t some = (int32_t)(count - from < lines ? count - from : lines);
-        vn_gemm_fill(p, 0, 0);
-        if (how == BY_ROW)
-            for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, probe[0].b[0]);
-        if (how == BY_COLUMN)
-            for (int64_t e = 0; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, probe[0].a[0]);
+        const double a = how == BY_COLUMN ? probe[0].a[0] : 0, b = how == BY_ROW ? probe[0].b[0] : 0;
+        vn_gemm_fill(p, (float)a, (float)b);
+        for (int64_t e = 0; b != (float)b && e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, b); /* f64: both parts */
+        for (int64_t e = 0; a != (float)a && e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, a);
         for (int32_t x = 0; x < some; ++x)
             place(p, how, cell->row[how == BY_COLUMN ? 0 : x], cell->column[how == BY_ROW ? 0 : x], &probe[from + x]);
-        VN_TRY(vn_gemm_run(p, err));
         for (int32_t x = 0; x < some; ++x)
-            out[from + x] = p->out[(int64_t)cell->row[how == BY_COLUMN ? 0 : x] * p->n + cell->column[how == BY_ROW ? 0 : x]];
+            element[x] = (int64_t)cell->row[how == BY_COLUMN ? 0 : x] * p->n + cell->column[how == BY_ROW ? 0 : x];
+        st = vn_gemm_run_few(p, some, element, out + from, err);
     }
-    return VN_OK;
+    vn_free(element);
+    return st;
 }

@@ -30,19 +30,25 @@ struct vn_replay {
     int32_t n_list;
 };
 
-/** Where a block's terms come from. b holds n rows of `width` values; a: one value a row (product), or rows too (pairs), or NULL (single values). */
+/**
+ * Where a block's terms come from. b holds n rows of VN_BLOCK_WIDTH values; a: by output row, one value a term (product), or rows of values too
+ * (pairs), or NULL (single values).
+ * rows       output rows at once: 1, or for products VN_BLOCK_ROWS.
+ */
+enum { VN_BLOCK_WIDTH = 64, VN_BLOCK_ROWS = 8 };
 typedef struct vn_block {
-    int width;
+    int width, rows;
     bool pairs;
-    const float *a, *b;
-    const float *start; /* [width]; NULL: 0 */
-    float *stack;       /* [depth][width] */
+    const float *a[VN_BLOCK_ROWS], *b;
+    const float *start; /* [rows][VN_BLOCK_WIDTH]; NULL: 0 */
+    float *stack;       /* [depth][rows][VN_BLOCK_WIDTH] */
 } vn_block_t;
-enum { VN_BLOCK_WIDTH = 64 };
 
-/** Runs the program on one block; the result is in stack[0..width). */
+/** Runs the program on one block; the result is in stack[0..rows). */
 void vn_program_run(const vn_replay_t *r, const vn_block_t *b);
-/** The same for accumulators that are no f32, other roundings and fused nodes: every step exact, then rounded. Slow. */
+/** The chain `s` of VN_BLOCK_ROWS rows of a product; acc: [VN_BLOCK_ROWS][VN_BLOCK_WIDTH]. */
+void vn_chain_tile(float *acc, const float *const *a, const float *b, const vn_program_step_t *s);
+/** One row at a time, for accumulators that are no f32, other roundings and fused nodes: every step exact, then rounded. Slow. */
 void vn_program_run_exactly(const vn_replay_t *r, const vn_block_t *b);
 /** Whether the fast program does what the arithmetic says. */
 bool vn_program_is_plain(const vn_arithmetic_t *a, bool fused_nodes);

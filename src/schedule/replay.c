@@ -52,29 +52,39 @@ static float stored(const vn_arithmetic_t *a, float x) {
     return a->store == VN_FMT_NONE ? x : (float)vn_round_to(a->store, x, a->store_rounding, false);
 }
 
-static void run_rows(job_t *j, vn_block_t *b, float *row, float *start, int64_t column, int64_t from, int64_t to) {
+/* Factors of one output row, rounded as the arithmetic says: where they lie, or a copy in `room`. */
+static const float *factors_of(const job_t *j, int64_t r, float *room) {
     const vn_arithmetic_t *a = &j->r->arithmetic;
-    for (int64_t r = from; r < to; ++r) {
-        if (!j->pairs && j->scalar.at) {
-            const float *x = j->scalar.at + r * j->scalar.row;
-            if (j->scalar.column == 1 && a->operand[j->scalar_side] == VN_FMT_NONE) {
-                b->a = x;
-            } else {
-                for (int64_t k = 0; k < j->r->n; ++k) row[k] = x[k * j->scalar.column];
-                round_operands(a, j->scalar_side, row, j->r->n);
-                b->a = row;
-            }
+    const float *x = j->scalar.at + r * j->scalar.row;
+    if (j->scalar.column == 1 && a->operand[j->scalar_side] == VN_FMT_NONE) return x;
+    for (int64_t k = 0; k < j->r->n; ++k) room[k] = x[k * j->scalar.column];
+    round_operands(a, j->scalar_side, room, j->r->n);
+    return room;
+}
+
+static void start_of(const job_t *j, int64_t r, int64_t column, int width, float *start) {
+    const vn_arithmetic_t *a = &j->r->arithmetic;
+    for (int c = 0; c < width; ++c) {
+        start[c] = j->start.at[r * j->start.row + (column + c) * j->start.column];
+        if (a->initial != VN_FMT_NONE) start[c] = (float)vn_round_to(a->initial, start[c], VN_RNE, false);
+    }
+}
+
+static void run_rows(job_t *j, vn_block_t *b, float *room, float *start, int64_t column, int64_t from, int64_t to) {
+    const vn_arithmetic_t *a = &j->r->arithmetic;
+    const bool product = !j->pairs && j->scalar.at;
+    for (int64_t r = from; r < to; r += b->rows) {
+        b->rows = j->plain && product && to - r >= VN_BLOCK_ROWS ? VN_BLOCK_ROWS : 1;
+        for (int k = 0; k < b->rows; ++k) {
+            if (product) b->a[k] = factors_of(j, r + k, room + (int64_t)k * j->r->n);
+            if (j->start.at) start_of(j, r + k, column, b->width, start + (int64_t)k * W);
         }
-        if (j->start.at) {
-            for (int c = 0; c < b->width; ++c) {
-                start[c] = j->start.at[r * j->start.row + (column + c) * j->start.column];
-                if (a->initial != VN_FMT_NONE) start[c] = (float)vn_round_to(a->initial, start[c], VN_RNE, false);
-            }
-            b->start = start;
-        }
+        b->start = j->start.at ? start : NULL;
         if (j->plain) vn_program_run(j->r, b);
         else vn_program_run_exactly(j->r, b);
-        for (int c = 0; c < b->width; ++c) j->out[r * j->out_row + (column + c) * j->out_column] = stored(a, b->stack[c]);
+        for (int k = 0; k < b->rows; ++k)
+            for (int c = 0; c < b->width; ++c)
+                j->out[(r + k) * j->out_row + (column + c) * j->out_column] = stored(a, b->stack[(int64_t)k * W + c]);
     }
 }
 
@@ -83,15 +93,16 @@ static void run_tasks(void *ctx, int64_t begin, int64_t end) {
     const int64_t n = j->r->n;
     float *packed = vn_alloc((size_t)n * W, sizeof *packed),
           *second = j->pairs && j->second.at ? vn_alloc((size_t)n * W, sizeof *second) : NULL;
-    float *row = vn_alloc((size_t)n, sizeof *row), *stack = vn_alloc((size_t)(j->r->depth + 1) * W, sizeof *stack);
+    float *row = vn_alloc((size_t)n * VN_BLOCK_ROWS, sizeof *row),
+          *stack = vn_alloc((size_t)(j->r->depth + 1) * VN_BLOCK_ROWS * W, sizeof *stack);
     int64_t ready = -1;
     if (!packed || !row || !stack || (j->pairs && j->second.at && !second)) atomic_store(&j->failed, true);
     else
         for (int64_t t = begin; t < end; ++t) {
-            float start[W] = {0};
+            float start[VN_BLOCK_ROWS * W] = {0};
             const int64_t block = t % j->blocks, column = block * W, from = t / j->blocks * ROWS;
             const int width = (int)(j->columns - column < W ? j->columns - column : W);
-            vn_block_t b = {.width = width, .b = packed, .pairs = second != NULL, .a = second, .stack = stack};
+            vn_block_t b = {.width = width, .rows = 1, .b = packed, .pairs = second != NULL, .a = {second}, .stack = stack};
             if (block != ready) {
                 pack(j, j->vector, 1 - j->scalar_side, column, width, packed);
                 if (second) pack(j, j->second, 0, column, width, second);

@@ -73,9 +73,10 @@ vn_status_t vn_reveal_output(vn_reveal_run_t *r, const vn_tensor_t *const *input
         return vn_fail(err, VN_ERR_RANGE, "reveal: %.0f processor seconds were not enough; give more with --seconds",
                        r->options.max_seconds);
     r->s->calls++;
-    const double before = wall_seconds();
+    const double before = wall_seconds(), used = processor_seconds();
     const vn_status_t st = r->call->run(r->call->context, inputs, &out, err);
     r->s->backend_seconds += wall_seconds() - before;
+    r->s->transfer_seconds += processor_seconds() - used;
     if (st != VN_OK) return st;
     if (out->count != count) {
         vn_fail(err, VN_ERR_WORKER, "reveal: the back end returns %lld elements, not %lld", (long long)out->count, (long long)count);
@@ -133,7 +134,7 @@ vn_status_t vn_reveal(const vn_call_t *call, const vn_sum_op_t *op, const vn_rev
     if (!(r.options.max_seconds > 0)) r.options.max_seconds = MOST_SECONDS;
     vn_rng_seed(&r.rng, r.options.seed);
     const vn_status_t st = kinds[op->kind].reveal(&r, err);
-    s->host_seconds = processor_seconds() - r.began;
+    s->host_seconds = processor_seconds() - r.began - s->transfer_seconds;
     if (st == VN_OK) *out = s;
     else vn_schedule_free(s);
     return st;

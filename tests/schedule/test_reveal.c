@@ -94,7 +94,7 @@ VN_TEST(reveal, orders) {
             .texts = {"32||S<16{S}", "32|0+16*2+2*1|A<@1{S}"}),
         ROW("last product rounded or not", 6, 33, 20, SIM(.kernel = SIM_LAST_ROUNDED, .fma = true), .texts = {"33||S", "33||S<32{S}"},
             .arithmetic = "fma acc=f32"),
-        ROW("inner product rounded or not: the second look", 60, 40, 20, SIM(.kernel = SIM_INNER_ROUNDED, .fma = true),
+        ROW("inner product rounded or not: the second look", 120, 40, 20, SIM(.kernel = SIM_INNER_ROUNDED, .fma = true),
             .texts = {"40||S", "40||S[17:S,1:P,22*1]"}, .arithmetic = "fma acc=f32"),
         ROW("odd term first", 6, 32, 8, SIM(.kernel = SIM_ODD_FIRST, .fma = true), .texts = {"32|1+2*-1+16*2|S"},
             .arithmetic = "fma acc=f32"),

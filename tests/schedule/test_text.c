@@ -408,6 +408,59 @@ VN_TEST(text, pictures) {
     }
 }
 
+static int count_of(const char *text, const char *part) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, part)) != NULL; p += strlen(part)) ++n;
+    return n;
+}
+
+/* 3 x 250 elements, two classes side by side from column 125 on: 84 cells of 3 columns, of which one holds both. */
+VN_TEST(text, class_maps) {
+    enum { M = 3, N = 250 };
+    static char texts[2][8] = {"32||S", "32||A"}, where[2][16] = {"r* c0-124", "r* c125-249"};
+    vn_schedule_class_t classes[2] = {{.text = texts[0], .where = where[0], .elements = M * 125},
+                                      {.text = texts[1], .where = where[1], .elements = M * 125}};
+    int32_t of[M * N];
+    vn_error_t err = {0};
+    char *svg = NULL;
+    for (int e = 0; e < M * N; ++e) of[e] = e % N >= 125;
+    vn_schedule_t s = {
+        .op = {.kind = VN_SUM_MATMUL, .m = M, .k = 32, .n = N}, .n_classes = 2, .classes = classes, .class_of = of, .outputs = M * N};
+    VN_ASSERT_EQ(t, vn_schedule_svg(&s, &svg, &err), VN_ERR_UNSUPPORTED); /* no tree yet */
+    VN_ASSERT(t, svg == NULL);
+    for (int c = 0; c < 2; ++c) VN_ASSERT_OK_ERR(t, vn_schedule_expand(texts[c], &classes[c].tree, &err), err);
+    VN_ASSERT_OK_ERR(t, vn_schedule_svg(&s, &svg, &err), err);
+    VN_ASSERT(t, well_formed(svg));
+    VN_ASSERT(t, strstr(svg, "classes of 3 x 250 output elements; a cell is 1 x 3 of them") != NULL);
+    VN_ASSERT_EQ(t, count_of(svg, "<rect "), 3 * 3 + 3);      /* blocks by row, and the legend */
+    VN_ASSERT_EQ(t, count_of(svg, "fill=\"#222\"/>"), 3 + 1); /* both classes in one cell */
+    VN_ASSERT(t, strstr(svg, "several classes in one cell") != NULL);
+    VN_ASSERT(t, strstr(svg, "375 elements at r* c125-249: 32||A<") != NULL);
+    vn_free(svg);
+    s.op.n = s.outputs = 84; /* one cell each: nothing is mixed */
+    s.op.m = 1;
+    VN_ASSERT_OK_ERR(t, vn_schedule_svg(&s, &svg, &err), err);
+    VN_ASSERT(t, strstr(svg, "a cell is") == NULL && strstr(svg, "several") == NULL);
+    VN_ASSERT_EQ(t, count_of(svg, "<rect "), 1 + 2);
+    vn_free(svg);
+    s.class_of = NULL; /* one class has no map of its own */
+    s.n_classes = 1;
+    VN_ASSERT_OK_ERR(t, vn_schedule_svg(&s, &svg, &err), err);
+    VN_ASSERT_EQ(t, count_of(svg, "<rect "), 1 + 1);
+    vn_free(svg);
+    bool done = false;
+    for (int64_t at = 1; !done && at < 3000; ++at) { /* every allocation fails once */
+        vn_alloc_fail_at(at);
+        const vn_status_t st = vn_schedule_svg(&s, &svg, &err);
+        vn_alloc_fail_at(0);
+        done = st == VN_OK;
+        VN_ASSERT(t, done || (st == VN_ERR_NOMEM && svg == NULL));
+        vn_free(svg);
+    }
+    VN_ASSERT(t, done);
+    for (int c = 0; c < 2; ++c) vn_tree_free(classes[c].tree);
+}
+
 /* Every allocation fails once: the error says so, nothing is left behind (the sanitizer sees to that), nothing half made is handed out. */
 VN_TEST(text, without_memory) {
     static const char *const texts[] = {"40+c|0+10*4+4*1|N[1,40:A<10{S}]", "37|0+10*4+4*1|A<@1{S}",
@@ -442,4 +495,4 @@ VN_TEST(text, without_memory) {
 
 VN_TEST_MAIN(VN_CASE(text, seen_on_back_ends), VN_CASE(text, golden_trees), VN_CASE(text, irregular_trees),
              VN_CASE(text, kernel_like_trees), VN_CASE(text, deep_and_large), VN_CASE(text, random_expressions), VN_CASE(text, hostile),
-             VN_CASE(text, words), VN_CASE(text, pictures), VN_CASE(text, without_memory))
+             VN_CASE(text, words), VN_CASE(text, pictures), VN_CASE(text, class_maps), VN_CASE(text, without_memory))
