@@ -24,6 +24,7 @@ static vn_status_t random_run(vn_gemm_t *p, int distribution, vn_error_t *err) {
     vn_gemm_fill(p, 0, 0);
     for (int64_t e = 0; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, draw(p, distribution));
     for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, draw(p, distribution));
+    vn_gemm_settle(p, distribution == SPREAD);
     const float scale = distribution == TINY ? 0x1p-62f : 1; /* of the size of the products */
     for (int64_t e = 0; p->c && e < (int64_t)p->m * p->n; ++e)
         p->c[e] = p->r->op->addend_rows <= 1 && e >= p->n ? p->c[e % p->n] : (float)draw(p, distribution) * scale;

@@ -80,6 +80,33 @@ static vn_status_t matmul(scene_t *s, vn_error_t *err) {
     return VN_OK;
 }
 
+static vn_status_t nbits(scene_t *s, vn_error_t *err) {
+    const vn_inferred_value_t *a, *in;
+    vn_sum_op_t *op = s->op;
+    int64_t dims[VN_MAX_RANK];
+    VN_TRY(shape_of(s, 0, &a, err));
+    for (int k = 4; k < s->node->n_inputs; ++k)
+        if (*s->node->inputs[k]) return no_sum(s, "reordered groups (g_idx) or a bias", err);
+    op->n = vn_node_int(s->node, "N", 0);
+    op->k = vn_node_int(s->node, "K", 0);
+    op->block = vn_node_int(s->node, "block_size", 0);
+    op->bits = (int)vn_node_int(s->node, "bits", 4);
+    op->accuracy = (int)vn_node_int(s->node, "accuracy_level", 0);
+    op->m = product_of(a->dims, 0, a->rank - 1);
+    op->zero_points = s->node->n_inputs > 3 && *s->node->inputs[3];
+    if (op->k < 1 || op->n < 1 || op->block < 1 || a->dims[a->rank - 1] != op->k) return no_sum(s, "K, N or block_size", err);
+    operand(s, 0, as_is(a->rank, a->dims));
+    for (int k = 1; k < (op->zero_points ? 4 : 3); ++k) {
+        VN_TRY(shape_of(s, k, &in, err));
+        if (in->dtype != (k == 2 ? VN_F32 : VN_U8)) return no_sum(s, "its codes and zero points must be u8, its scales f32", err);
+        operand(s, k, as_is(in->rank, in->dims));
+    }
+    memcpy(dims, a->dims, (size_t)a->rank * sizeof *dims);
+    dims[a->rank - 1] = op->n;
+    result(s, as_is(a->rank, dims), a->rank, dims);
+    return VN_OK;
+}
+
 static vn_status_t gemm(scene_t *s, vn_error_t *err) {
     const vn_inferred_value_t *a, *b, *c;
     vn_sum_op_t *op = s->op;
@@ -308,11 +335,16 @@ static const struct {
     {"CumSum", VN_SUM_CUMSUM, cumulative},
     {"GlobalAveragePool", VN_SUM_AVERAGE_POOL, pooling},
     {"Attention", VN_SUM_ATTENTION, attention},
+    {"MatMulNBits", VN_SUM_MATMUL_NBITS, nbits},
 };
+
+static bool is_known(size_t k, const vn_node_t *n) {
+    return strcmp(known[k].op, n->op) == 0 && strcmp(known[k].kind == VN_SUM_MATMUL_NBITS ? "com.microsoft" : "", n->domain) == 0;
+}
 
 bool vn_reveal_reads(const vn_node_t *n) {
     for (size_t k = 0; k < sizeof known / sizeof *known; ++k)
-        if (strcmp(known[k].op, n->op) == 0 && !*n->domain) return true;
+        if (is_known(k, n)) return true;
     return false;
 }
 
@@ -334,7 +366,7 @@ static vn_status_t fix_others(scene_t *s, vn_error_t *err) {
 
 static vn_status_t read_node(scene_t *s, vn_error_t *err) {
     for (size_t k = 0; k < sizeof known / sizeof *known; ++k) {
-        if (strcmp(known[k].op, s->node->op) != 0 || *s->node->domain) continue;
+        if (!is_known(k, s->node)) continue;
         const vn_inferred_value_t *x;
         VN_TRY(shape_of(s, 0, &x, err));
         s->op->kind = known[k].kind;
@@ -342,7 +374,7 @@ static vn_status_t read_node(scene_t *s, vn_error_t *err) {
         VN_TRY(known[k].read(s, err));
         return fix_others(s, err);
     }
-    return no_sum(s, "no operator whose sum can be read; products, convolutions, reductions, norms, softmax, CumSum and Attention can",
+    return no_sum(s, "no operator whose sum can be read; products, convolutions, reductions, norms, softmax, CumSum, Attention and MatMulNBits can",
                   err);
 }
 
