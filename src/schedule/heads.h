@@ -9,7 +9,7 @@
  * Shapes     q [planes, group, queries, size], k and v [planes, keys, size], out [planes, group, queries, size]: a plane is one head of one batch of K
  *            and V, a group the query heads that share it. rows = planes * group * queries: the rows of the matrix of weights [rows, keys].
  */
-typedef struct vn_attention {
+typedef struct vn_heads {
     vn_reveal_run_t *r;
     int32_t planes, group, queries, keys, size, rows;
     double scale;

@@ -10,7 +10,7 @@
 
 #include "schedule/heads.h"
 
-enum { DRAWS = 4, REPEATS = 3, CHECKS = 200 };
+enum { DRAWS = 4, CHECKS = 200 };
 
 /* How weights meet values: normalised before the sum, or the sum divided by S or multiplied by 1/S. */
 typedef enum form { BEFORE, QUOTIENT, RECIPROCAL, FORMS } form_t;
@@ -167,10 +167,11 @@ static vn_status_t leave_out(vn_heads_t *p, int32_t key, vn_error_t *err) {
     return VN_OK;
 }
 
-/* x with w x no number of 24 bits. */
-static double telling(double w) {
-    double x = 1 + 0x1p-12;
-    for (int k = 1; k < 64 && w * x == (double)(float)(w * x); ++k) x = 1 + (2 * k + 1) * 0x1p-12;
+/* x of as many bits as V keeps, with w x no number of 24 bits if there is one. */
+static double telling(double w, int bits) {
+    const double ulp = ldexp(1, 1 - bits);
+    double x = 1 + ulp;
+    for (int k = 1; k < 64 && w * x == (double)(float)(w * x); ++k) x = 1 + (2 * k + 1) * ulp;
     return x;
 }
 
@@ -178,6 +179,7 @@ static double telling(double w) {
 typedef struct turn {
     int32_t out, before;
     bool again;
+    int bits; /* of V as it is multiplied */
 } turn_t;
 static bool touches(const int32_t *partner, int32_t leaf, int32_t key) { return key >= 0 && (leaf == key || partner[leaf] == key); }
 static bool asks(const turn_t *t, const int32_t *partner, int32_t leaf) {
@@ -201,7 +203,7 @@ static vn_status_t ask_products(asker_t *q, const turn_t *t, const int32_t *part
     for (; *next < p->keys && count < q->lines && count < MOST; ++*next) {
         if (!asks(t, partner, *next)) continue;
         const line_t *line = &q->line[count];
-        const double x = telling(w[line->row]);
+        const double x = telling(w[line->row], t->bits);
         *vn_heads_value(p, line->plane, partner[*next], line->column) = (float)-x;
         *vn_heads_value(p, line->plane, *next, line->column) = (float)x;
         asked[count++] = *next;
@@ -209,7 +211,7 @@ static vn_status_t ask_products(asker_t *q, const turn_t *t, const int32_t *part
     if (count) VN_TRY(vn_heads_run(p, err));
     for (int32_t x = 0; x < count; ++x) {
         const line_t *line = &q->line[x];
-        const double product = w[line->row] * telling(w[line->row]), lost = product - (double)(float)product;
+        const double product = w[line->row] * telling(w[line->row], t->bits), lost = product - (double)(float)product;
         answer[asked[x]] = p->out[(int64_t)line->row * p->size + line->column] * (lost < 0 ? -1 : 1);
     }
     return VN_OK;
@@ -229,12 +231,13 @@ static vn_status_t weight_of(vn_heads_t *p, int32_t key, double *out, vn_error_t
 static vn_status_t products(asker_t *q, vn_tree_t **tree, vn_arithmetic_t *a, vn_error_t *err) {
     vn_heads_t *p = q->p;
     const int32_t n = p->keys, first = left_out(p);
+    const int bits = a->operand[1] == VN_FMT_NONE ? 24 : vn_format_info(a->operand[1])->p;
     int32_t *partner = vn_alloc((size_t)n + 1, sizeof *partner);
     bool *pair = vn_alloc((size_t)n + 1, sizeof *pair);
     double *answer = vn_alloc((size_t)n + 1, sizeof *answer), *w = vn_alloc((size_t)p->rows, sizeof *w);
     vn_status_t st = partner && pair && answer && w ? vn_tree_partners(*tree, partner, pair, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
     for (int again = 0; again < 2 && st == VN_OK && first != -2; ++again) {
-        const turn_t t = {.out = again ? another(partner, n, first) : first, .before = first, .again = again};
+        const turn_t t = {.out = again ? another(partner, n, first) : first, .before = first, .again = again, .bits = bits};
         if (again && t.out < 0) break;
         st = leave_out(p, t.out, err);
         if (st == VN_OK) st = weight_of(p, t.out == 0 ? 1 : 0, w, err);
@@ -424,13 +427,13 @@ static vn_status_t classes_of(vn_heads_t *p, vn_classes_t *classes, vn_violation
             for (int32_t plane = 0; plane < p->planes; ++plane)
                 for (int32_t c = 0; c < p->size; ++c) *vn_heads_value(p, plane, k, c) = x;
         }
-        for (int again = 0; again < (d ? 1 : REPEATS) && st == VN_OK; ++again) {
+        for (int again = 0; again < 2 && st == VN_OK; ++again) {
             st = vn_heads_run(p, err);
             for (int64_t e = 0; again && st == VN_OK && e < elements && v->kind == VN_TREE_OK; ++e) {
-                if (sig[0][e] == p->out[e]) continue;
+                if (sig[d][e] == p->out[e]) continue;
                 *v = (vn_violation_t){.kind = VN_TREE_NONDETERMINISTIC, .i = (int32_t)(e / p->size), .j = (int32_t)(e % p->size), .k = -1};
                 snprintf(v->what, sizeof v->what, "element [%d,%d] is %.9g, then %.9g from the same operands: the order changes from run to run",
-                         v->i, v->j, sig[0][e], p->out[e]);
+                         v->i, v->j, sig[d][e], p->out[e]);
             }
             if (st != VN_OK) break;
             vn_free(sig[d]);
