@@ -204,10 +204,10 @@ typedef struct vn_sum_op {
     int64_t heads, kv_heads, keys, head_size;                                                    /* Attention: m queries */
     double scale;                                                                                /* Attention; 0: 1/sqrt(head_size) */
     double epsilon;                                                                              /* norms */
-    int64_t block;    /* MatMulNBits: terms that share a scale */
-    int bits;         /* of a weight's code: 2, 4, 8 */
-    int accuracy;     /* accuracy_level, 0 to 4 */
-    bool zero_points; /* one for each block; else 2^(bits-1) */
+    int64_t block;                                                                               /* MatMulNBits: terms that share a scale */
+    int bits;                                                                                    /* of a weight's code: 2, 4, 8 */
+    int accuracy;                                                                                /* accuracy_level, 0 to 4 */
+    bool zero_points;                                                                            /* one for each block; else 2^(bits-1) */
 } vn_sum_op_t;
 
 typedef struct vn_reveal_options {

@@ -183,7 +183,8 @@ int vn_cmd_reveal(int argc, char **argv) {
     if (vn_cli_parse(argc, argv, opts, OPTIONS, &o.rest, &err) != VN_OK) return vn_cli_error(&err);
     if (o.help) {
         vn_cli_help(
-            "reveal matmul|gemm|conv|sum|mean|l1|sumsquare|l2|logsumexp|softmax|layernorm|rmsnorm|cumsum|attention|averagepool|matmulnbits -b SPEC "
+            "reveal matmul|gemm|conv|sum|mean|l1|sumsquare|l2|logsumexp|softmax|layernorm|rmsnorm|cumsum|attention|averagepool|matmulnbits "
+            "-b SPEC "
             "--m N ...\n       vernier reveal MODEL.onnx --node PATH -b SPEC",
             "Reads the order of a sum off the results of a back end, and replays it bit for bit on random data (docs/schedules.md).\n"
             "Exit status 0: every element is replayed; 3: not every one, the reason is named.",

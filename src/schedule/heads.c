@@ -7,11 +7,11 @@
 vn_status_t vn_heads_begin(vn_heads_t *p, vn_reveal_run_t *r, vn_error_t *err) {
     const vn_sum_op_t *op = r->op;
     *p = (vn_heads_t){.r = r,
-                          .planes = (int32_t)(op->batch * op->kv_heads),
-                          .group = (int32_t)(op->heads / op->kv_heads),
-                          .queries = (int32_t)op->m,
-                          .keys = (int32_t)op->keys,
-                          .size = (int32_t)op->head_size};
+                      .planes = (int32_t)(op->batch * op->kv_heads),
+                      .group = (int32_t)(op->heads / op->kv_heads),
+                      .queries = (int32_t)op->m,
+                      .keys = (int32_t)op->keys,
+                      .size = (int32_t)op->head_size};
     p->rows = p->planes * p->group * p->queries;
     p->scale = op->scale > 0 ? op->scale : 1 / sqrt((double)op->head_size);
     const size_t q = (size_t)p->rows * (size_t)p->size, k = (size_t)p->planes * (size_t)p->keys * (size_t)p->size;

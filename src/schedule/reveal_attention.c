@@ -14,7 +14,8 @@ enum { DRAWS = 4, CHECKS = 200 };
 
 /* How weights meet values: normalised before the sum, or the sum divided by S or multiplied by 1/S. */
 typedef enum form { BEFORE, QUOTIENT, RECIPROCAL, FORMS } form_t;
-static const char *const form_names[FORMS] = {"weights are normalised before the sum over keys", "the sum over keys is divided by the sum of weights",
+static const char *const form_names[FORMS] = {"weights are normalised before the sum over keys",
+                                              "the sum over keys is divided by the sum of weights",
                                               "the sum over keys is multiplied by 1 / sum of weights"};
 
 /* Columns of V that may hold a question each, and the row of the output that shows its answer. */
@@ -227,6 +228,20 @@ static vn_status_t weight_of(vn_heads_t *p, int32_t key, double *out, vn_error_t
     return VN_OK;
 }
 
+/* Whether weights enter the sum as bf16: 1 / active shows it where it has more bits. */
+static void narrow_weights(const vn_heads_t *p, const double *w, int32_t active, vn_arithmetic_t *a) {
+    static const vn_rounding_t ways[] = {VN_RNE, VN_RZ};
+    const double whole = (double)(1 / (float)active);
+    for (size_t k = 0; k < sizeof ways / sizeof *ways && a->operand[0] == VN_FMT_NONE; ++k) {
+        const double narrow = vn_round_to(VN_FMT_BF16, whole, ways[k], false);
+        bool all = narrow != whole;
+        for (int32_t row = 0; row < p->rows && all; ++row) all = w[row] == narrow;
+        if (!all) continue;
+        a->operand[0] = VN_FMT_BF16;
+        a->operand_rounding[0] = ways[k];
+    }
+}
+
 /* -x at the partner and x at the key, both of a weight w for which w x is rounded: REVEAL-2 with w x - fl(w x) for 2^-2h. */
 static vn_status_t products(asker_t *q, vn_tree_t **tree, vn_arithmetic_t *a, vn_error_t *err) {
     vn_heads_t *p = q->p;
@@ -241,10 +256,13 @@ static vn_status_t products(asker_t *q, vn_tree_t **tree, vn_arithmetic_t *a, vn
         if (again && t.out < 0) break;
         st = leave_out(p, t.out, err);
         if (st == VN_OK) st = weight_of(p, t.out == 0 ? 1 : 0, w, err);
+        if (st == VN_OK && !again) narrow_weights(p, w, t.out < 0 ? n : n - 1, a);
+        if (a->operand[0] != VN_FMT_NONE && bits < 24) break; /* such products are exact: fused or not is the same */
         for (int32_t next = 0; next < n && st == VN_OK;) st = ask_products(q, &t, partner, w, &next, answer, err);
     }
-    for (int32_t k = 0; st == VN_OK && k < n; ++k) a->fma |= answer[k] != 0;
-    if (st == VN_OK) st = vn_tree_mark(tree, answer, partner, pair, a->fma, err);
+    const bool exact = a->operand[0] != VN_FMT_NONE && bits < 24;
+    for (int32_t k = 0; st == VN_OK && k < n; ++k) a->fma |= exact || answer[k] != 0;
+    if (st == VN_OK && !exact) st = vn_tree_mark(tree, answer, partner, pair, a->fma, err);
     vn_free(partner);
     vn_free(pair);
     vn_free(answer);
@@ -336,7 +354,7 @@ typedef struct proof {
     vn_heads_t *p;
     const vn_classes_t *classes;
     form_t form;
-    bool told; /* the form shows */
+    bool told;        /* the form shows */
     double *measured; /* [rows*keys] */
     float *ones;      /* [rows*keys]: weights before they are normalised, of equal scores */
     float *weights;   /* [rows*keys], measured */
@@ -365,7 +383,8 @@ static vn_status_t prove_on(proof_t *q, data_t d, vn_error_t *err) {
     VN_TRY(vn_heads_run(p, err));
     s->elements += elements;
     if (d == SCORES && q->form != BEFORE) {
-        vn_reveal_say(s->reason, sizeof s->reason, "random scores: %lld of %lld elements not replayed: weights that are divided out at the end do not show singly",
+        vn_reveal_say(s->reason, sizeof s->reason,
+                      "random scores: %lld of %lld elements not replayed: weights that are divided out at the end do not show singly",
                       (long long)elements, (long long)elements);
         return VN_OK;
     }
@@ -389,8 +408,8 @@ static vn_status_t prove_on(proof_t *q, data_t d, vn_error_t *err) {
     }
     s->replayed += best;
     if (best < elements)
-        vn_reveal_say(s->reason, sizeof s->reason, "%s: %lld of %lld elements differ from the replay", data_names[d], (long long)(elements - best),
-                      (long long)elements);
+        vn_reveal_say(s->reason, sizeof s->reason, "%s: %lld of %lld elements differ from the replay", data_names[d],
+                      (long long)(elements - best), (long long)elements);
     return VN_OK;
 }
 
@@ -404,7 +423,8 @@ static vn_status_t prove(vn_heads_t *p, const vn_classes_t *classes, vn_error_t 
     vn_status_t st = q.measured && q.ones && q.weights ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for %d weights", p->keys);
     for (data_t d = ONE_OUT; d < DATA && st == VN_OK; d = (data_t)(d + 1)) st = prove_on(&q, d, err);
     if (st == VN_OK)
-        vn_reveal_say(p->r->s->notes, sizeof p->r->s->notes, "%s", q.told ? form_names[q.form] : "where weights are normalised does not show");
+        vn_reveal_say(p->r->s->notes, sizeof p->r->s->notes, "%s",
+                      q.told ? form_names[q.form] : "where weights are normalised does not show");
     if (st == VN_OK && q.form == BEFORE)
         vn_reveal_say(p->r->s->notes, sizeof p->r->s->notes, "random scores are replayed with their weights measured, not with exp");
     vn_free(q.measured);
@@ -432,8 +452,9 @@ static vn_status_t classes_of(vn_heads_t *p, vn_classes_t *classes, vn_violation
             for (int64_t e = 0; again && st == VN_OK && e < elements && v->kind == VN_TREE_OK; ++e) {
                 if (sig[d][e] == p->out[e]) continue;
                 *v = (vn_violation_t){.kind = VN_TREE_NONDETERMINISTIC, .i = (int32_t)(e / p->size), .j = (int32_t)(e % p->size), .k = -1};
-                snprintf(v->what, sizeof v->what, "element [%d,%d] is %.9g, then %.9g from the same operands: the order changes from run to run",
-                         v->i, v->j, sig[d][e], p->out[e]);
+                snprintf(v->what, sizeof v->what,
+                         "element [%d,%d] is %.9g, then %.9g from the same operands: the order changes from run to run", v->i, v->j,
+                         sig[d][e], p->out[e]);
             }
             if (st != VN_OK) break;
             vn_free(sig[d]);
@@ -473,7 +494,8 @@ static vn_status_t keys(vn_heads_t *p, const vn_classes_t *classes, vn_error_t *
         if (st == VN_OK) st = one_class(&q, &classes->cell[c], k, &a, err);
         if (st != VN_OK) break;
         if (!k->tree) {
-            vn_reveal_say(s->reason, sizeof s->reason, "%s at %.60s: %s", vn_violation_name(k->violation.kind), k->where, k->violation.what);
+            vn_reveal_say(s->reason, sizeof s->reason, "%s at %.60s: %s", vn_violation_name(k->violation.kind), k->where,
+                          k->violation.what);
             continue;
         }
         if (!measured) s->arithmetic = a;
@@ -523,8 +545,8 @@ vn_status_t vn_reveal_attention(vn_reveal_run_t *r, vn_error_t *err) {
         op->batch > 1 << 20 || op->heads > 1 << 20 || op->m > 1 << 20 || op->keys > 1 << 20 || op->head_size > 1 << 16 ||
         op->batch * op->heads > 1 << 20 || op->batch * op->heads * op->m > ((int64_t)1 << 30) / op->keys ||
         op->batch * op->heads * (op->m + op->keys) > ((int64_t)1 << 30) / op->head_size)
-        return vn_fail(err, VN_ERR_RANGE, "reveal: attention of %lld batches, %lld heads of %lld, %lld queries and %lld keys", (long long)op->batch,
-                       (long long)op->heads, (long long)op->head_size, (long long)op->m, (long long)op->keys);
+        return vn_fail(err, VN_ERR_RANGE, "reveal: attention of %lld batches, %lld heads of %lld, %lld queries and %lld keys",
+                       (long long)op->batch, (long long)op->heads, (long long)op->head_size, (long long)op->m, (long long)op->keys);
     VN_TRY(vn_heads_begin(&p, r, err));
     const vn_status_t st = reveal(&p, err);
     vn_heads_end(&p);

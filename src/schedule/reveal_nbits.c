@@ -129,7 +129,8 @@ static vn_status_t scaled_sums(vn_gemm_t *p, vn_error_t *err) {
         if (st == VN_OK && k->tree) st = vn_schedule_compress(k->tree, &k->text, err);
         if (st == VN_OK && !k->tree)
             vn_reveal_say(s->reason, sizeof s->reason, "%s: %s", vn_violation_name(k->violation.kind), k->violation.what);
-        vn_reveal_say(s->reason, sizeof s->reason, "the scale is applied to the sum of a block of codes, not to weights: such sums have no replay here");
+        vn_reveal_say(s->reason, sizeof s->reason,
+                      "the scale is applied to the sum of a block of codes, not to weights: such sums have no replay here");
     }
     vn_free(line);
     return st;
@@ -162,8 +163,8 @@ vn_status_t vn_reveal_nbits(vn_reveal_run_t *r, vn_error_t *err) {
     q.zero_bytes = (q.blocks * op->bits + 7) / 8;
     /* weights stay where they can: a question is put into the activations, where masks and units of any size may stand */
     const vn_call_t call = {.run = run, .context = &q, .constant = (r->call->constant & 1) | 2};
-    const vn_sum_op_t product = {.kind = VN_SUM_MATMUL, .dtype = op->dtype, .batch = 1, .m = op->m, .k = op->k, .n = op->n, .block = op->block,
-                                 .bits = op->bits};
+    const vn_sum_op_t product = {
+        .kind = VN_SUM_MATMUL, .dtype = op->dtype, .batch = 1, .m = op->m, .k = op->k, .n = op->n, .block = op->block, .bits = op->bits};
     vn_reveal_run_t inner = *r;
     inner.call = &call;
     inner.op = &product;
@@ -173,7 +174,7 @@ vn_status_t vn_reveal_nbits(vn_reveal_run_t *r, vn_error_t *err) {
     if (!r->s->classes[0].tree && r->s->classes[0].violation.kind == VN_TREE_VALUE_DEPENDENT)
         vn_reveal_say(r->s->notes, sizeof r->s->notes, "accuracy_level %d: activations are quantised while the product runs", op->accuracy);
     else if (r->s->replayed)
-        vn_reveal_say(r->s->notes, sizeof r->s->notes, "accuracy_level %d: weights are (code - zero point) times scale, rounded once, then multiplied",
-                      op->accuracy);
+        vn_reveal_say(r->s->notes, sizeof r->s->notes,
+                      "accuracy_level %d: weights are (code - zero point) times scale, rounded once, then multiplied", op->accuracy);
     return VN_OK;
 }

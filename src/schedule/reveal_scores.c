@@ -84,7 +84,8 @@ static vn_status_t choose_unit(asker_t *q, vn_error_t *err) {
         q->unit = (float)unit[k];
         q->step = (double)q->unit * p->scale;
         VN_TRY(ask(q, p->size > 2 ? 2 : 1, i, j, l, err));
-        if (l[0] >= 2 && l[0] <= p->size && l[0] == rint(l[0]) && (p->size <= 2 || (l[1] >= 2 && l[1] <= p->size && l[1] == rint(l[1])))) break;
+        if (l[0] >= 2 && l[0] <= p->size && l[0] == rint(l[0]) && (p->size <= 2 || (l[1] >= 2 && l[1] <= p->size && l[1] == rint(l[1]))))
+            break;
     }
     return VN_OK;
 }
@@ -256,7 +257,8 @@ static void conclude(proof_t *q, char *how, size_t size) {
     snprintf(how, size, "arithmetic not read");
     if (q->count < LEAST || 8 * q->unread > q->count) {
         q->best = 0;
-        vn_reveal_say(s->reason, sizeof s->reason, "scores: %lld of %lld cannot be told to the bit from their weights, and none counts as replayed",
+        vn_reveal_say(s->reason, sizeof s->reason,
+                      "scores: %lld of %lld cannot be told to the bit from their weights, and none counts as replayed",
                       (long long)q->unread, (long long)q->count);
         return;
     }
@@ -264,13 +266,14 @@ static void conclude(proof_t *q, char *how, size_t size) {
     if (8 * (q->count - equal) <= q->count) describe(q, how, size);
     else q->best = 0; /* what fits so few is no finding: the trees stay as they were read */
     if (q->unread)
-        vn_reveal_say(s->reason, sizeof s->reason, "scores: %lld of %lld cannot be told to the bit from their weights", (long long)q->unread,
-                      (long long)q->count);
+        vn_reveal_say(s->reason, sizeof s->reason, "scores: %lld of %lld cannot be told to the bit from their weights",
+                      (long long)q->unread, (long long)q->count);
     if (equal < q->count - q->unread)
         vn_reveal_say(s->reason, sizeof s->reason, "scores: %lld of %lld differ from the replay", (long long)(q->count - q->unread - equal),
                       (long long)q->count);
     if (equal == q->count)
-        vn_reveal_say(s->notes, sizeof s->notes, "scores from -64 to -32 are read to the bit through exp, %lld of them replayed", (long long)equal);
+        vn_reveal_say(s->notes, sizeof s->notes, "scores from -64 to -32 are read to the bit through exp, %lld of them replayed",
+                      (long long)equal);
 }
 
 static vn_status_t prove(proof_t *q, char *how, size_t size, vn_error_t *err) {
@@ -306,7 +309,8 @@ static vn_status_t trees(vn_heads_t *p, const vn_classes_t *classes, int first, 
         VN_TRY(choose_unit(&q, err));
         VN_TRY(vn_rebuild_pairs(p->size, vn_rng_u64(&p->r->rng), CHECKS, ask, &q, &k->tree, &k->violation, err));
         if (!k->tree)
-            vn_reveal_say(s->reason, sizeof s->reason, "%s at %.60s: %s", vn_violation_name(k->violation.kind), k->where, k->violation.what);
+            vn_reveal_say(s->reason, sizeof s->reason, "%s at %.60s: %s", vn_violation_name(k->violation.kind), k->where,
+                          k->violation.what);
     }
     for (int c = 0; c < classes->count; ++c) tree[c] = s->classes[first + c].tree;
     return VN_OK;
@@ -346,7 +350,8 @@ vn_status_t vn_reveal_scores(vn_heads_t *p, vn_error_t *err) {
     if (st == VN_OK) st = trees(p, &classes, first, q.tree[0], err);
     if (st == VN_OK) st = prove(&q, how, sizeof how, err);
     if (st == VN_OK) st = settle(&q, first, how, err);
-    if (st == VN_OK && !readable) vn_reveal_say(s->notes, sizeof s->notes, "scores are taken as one class: their bits cannot be told from the weights");
+    if (st == VN_OK && !readable)
+        vn_reveal_say(s->notes, sizeof s->notes, "scores are taken as one class: their bits cannot be told from the weights");
     for (int c = 0; c < classes.count; ++c) vn_tree_free(q.tree[1][c]);
     vn_classes_clear(&classes);
     return st;

@@ -50,7 +50,7 @@ typedef struct recipe {
     const char *name, *domain; /* operator */
     int64_t opset, ir;
     vn_dtype_t type[VN_REVEAL_INPUTS]; /* of the inputs; UNDEFINED: the sum's */
-    vn_tensor_t *axis; /* the last input, fixed; NULL: none */
+    vn_tensor_t *axis;                 /* the last input, fixed; NULL: none */
     vn_status_t (*attributes)(vn_model_t *model, vn_node_t *n, const vn_sum_op_t *op, vn_error_t *err);
 } recipe_t;
 
@@ -244,10 +244,21 @@ static vn_status_t attention(recipe_t *r, vn_error_t *err) {
 }
 
 static vn_status_t (*const recipes[VN_SUM_KIND_COUNT])(recipe_t *, vn_error_t *) = {
-    [VN_SUM_MATMUL] = product,      [VN_SUM_CONV] = convolution,     [VN_SUM_REDUCE_SUM] = rows, [VN_SUM_REDUCE_MEAN] = rows,
-    [VN_SUM_REDUCE_L1] = rows,      [VN_SUM_SQUARE] = rows,          [VN_SUM_L2] = rows,         [VN_SUM_LOG_SUM_EXP] = rows,
-    [VN_SUM_SOFTMAX] = rows,        [VN_SUM_LAYER_NORM] = rows,      [VN_SUM_RMS_NORM] = rows,   [VN_SUM_CUMSUM] = rows,
-    [VN_SUM_ATTENTION] = attention, [VN_SUM_AVERAGE_POOL] = pooling, [VN_SUM_MATMUL_NBITS] = nbits,
+    [VN_SUM_MATMUL] = product,
+    [VN_SUM_CONV] = convolution,
+    [VN_SUM_REDUCE_SUM] = rows,
+    [VN_SUM_REDUCE_MEAN] = rows,
+    [VN_SUM_REDUCE_L1] = rows,
+    [VN_SUM_SQUARE] = rows,
+    [VN_SUM_L2] = rows,
+    [VN_SUM_LOG_SUM_EXP] = rows,
+    [VN_SUM_SOFTMAX] = rows,
+    [VN_SUM_LAYER_NORM] = rows,
+    [VN_SUM_RMS_NORM] = rows,
+    [VN_SUM_CUMSUM] = rows,
+    [VN_SUM_ATTENTION] = attention,
+    [VN_SUM_AVERAGE_POOL] = pooling,
+    [VN_SUM_MATMUL_NBITS] = nbits,
 };
 
 static vn_status_t build(recipe_t *r, vn_error_t *err) {

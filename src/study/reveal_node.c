@@ -80,6 +80,18 @@ static vn_status_t matmul(scene_t *s, vn_error_t *err) {
     return VN_OK;
 }
 
+static vn_status_t integer(scene_t *s, vn_error_t *err) {
+    const vn_inferred_value_t *b;
+    VN_TRY(matmul(s, err));
+    VN_TRY(shape_of(s, 1, &b, err));
+    for (int k = 2; k < s->node->n_inputs; ++k)
+        if (*s->node->inputs[k]) return no_sum(s, "zero points; integer products are exact, so that no order shows (order-free)", err);
+    if (b->dtype != s->op->dtype)
+        return no_sum(s, "operands of two types; integer products are exact, so that no order shows (order-free)", err);
+    s->m->dtype = VN_I32;
+    return VN_OK;
+}
+
 static vn_status_t nbits(scene_t *s, vn_error_t *err) {
     const vn_inferred_value_t *a, *in;
     vn_sum_op_t *op = s->op;
@@ -322,6 +334,7 @@ static const struct {
 } known[] = {
     {"MatMul", VN_SUM_MATMUL, matmul},
     {"Gemm", VN_SUM_MATMUL, gemm},
+    {"MatMulInteger", VN_SUM_MATMUL, integer},
     {"Conv", VN_SUM_CONV, convolution},
     {"ReduceSum", VN_SUM_REDUCE_SUM, reduction},
     {"ReduceMean", VN_SUM_REDUCE_MEAN, reduction},
@@ -374,8 +387,9 @@ static vn_status_t read_node(scene_t *s, vn_error_t *err) {
         VN_TRY(known[k].read(s, err));
         return fix_others(s, err);
     }
-    return no_sum(s, "no operator whose sum can be read; products, convolutions, reductions, norms, softmax, CumSum, Attention and MatMulNBits can",
-                  err);
+    return no_sum(
+        s, "no operator whose sum can be read; products, convolutions, reductions, norms, softmax, CumSum, Attention and MatMulNBits can",
+        err);
 }
 
 vn_status_t vn_reveal_model_node(const char *path, const char *node, int n_shapes, const vn_shape_arg_t *shapes, uint64_t seed,

@@ -140,8 +140,14 @@ static vn_status_t run(void *context, const vn_tensor_t *const *in, vn_tensor_t 
 
 static vn_schedule_t *read_off(vn_test_t *t, kernel_t *k) {
     const vn_call_t call = {.run = run, .context = k};
-    const vn_sum_op_t op = {.kind = VN_SUM_ATTENTION, .dtype = VN_F32, .batch = k->batch, .heads = k->heads, .kv_heads = k->kv_heads,
-                            .m = k->queries, .keys = k->n_keys, .head_size = k->size};
+    const vn_sum_op_t op = {.kind = VN_SUM_ATTENTION,
+                            .dtype = VN_F32,
+                            .batch = k->batch,
+                            .heads = k->heads,
+                            .kv_heads = k->kv_heads,
+                            .m = k->queries,
+                            .keys = k->n_keys,
+                            .head_size = k->size};
     const vn_reveal_options_t o = {.seed = t->seed};
     vn_schedule_t *s = NULL;
     vn_error_t err = {0};
@@ -170,8 +176,8 @@ static vn_schedule_t *expect(vn_test_t *t, const due_t *d) {
     }
     VN_ASSERT_EQ(t, s->n_classes, n);
     if (d->reason ? s->replayed >= s->elements || !strstr(s->reason, d->reason) : s->replayed != s->elements || *s->reason)
-        vn_test_fail(t, __FILE__, __LINE__, "keys %d, head %d: %lld of %lld replayed: '%s'", (int)k.keys, (int)k.head, (long long)s->replayed,
-                     (long long)s->elements, s->reason);
+        vn_test_fail(t, __FILE__, __LINE__, "keys %d, head %d: %lld of %lld replayed: '%s'", (int)k.keys, (int)k.head,
+                     (long long)s->replayed, (long long)s->elements, s->reason);
     if (s->arithmetic.fma != d->fma || (d->note && !strstr(s->notes, d->note)))
         vn_test_fail(t, __FILE__, __LINE__, "keys %d, head %d: %s; %s", (int)k.keys, (int)k.head, s->arithmetic_text, s->notes);
     VN_ASSERT_EQ(t, strlen(s->sha256), 64);
@@ -185,26 +191,27 @@ static void check_all(vn_test_t *t, const due_t *rows, size_t n) {
 
 VN_TEST(attention, weights_normalised_first) {
     static const due_t rows[] = {
-        {KERNEL(.n_keys = 32, .size = 16, .fma = true, .head_fma = true), .text = {"32||S", "16||S"}, .place = {"keys: *", "scores: * (fma"}, .fma = true,
-         .note = "normalised before"},
+        {KERNEL(.n_keys = 32, .size = 16, .fma = true, .head_fma = true), .text = {"32||S", "16||S"},
+         .place = {"keys: *", "scores: * (fma"}, .fma = true, .note = "normalised before"},
         {KERNEL(.n_keys = 40, .size = 32, .keys = LANES4, .head = LANES8, .scaling = ON_QUERY),
          .text = {"40|0+10*4+2*2+2*1|A<10{S}", "32|0+4*8+2*4+2*2+2*1|A<4{S}"}, .place = {"keys: *", "(mul+add, scale on the queries)"},
          .note = "normalised before"},
         {KERNEL(.n_keys = 33, .size = 32, .keys = BLOCKS16, .fma = true, .head_fma = true, .scaling = ON_BOTH, .norm = TIMES_INVERSE),
          .text = {"33||S<16{S}", "32||S"}, .place = {"keys: *", "(fma, scale on the queries and keys by its root)"}, .fma = true},
-        {KERNEL(.n_keys = 20, .size = 8, .keys = BACKWARD, .head = BACKWARD, .head_fma = true, .scaling = ON_KEY), .text = {"20||R", "8|0+6*1,7+2*-1|R"},
-         .place = {"keys: *", "(fma, scale on the keys)"}},
+        {KERNEL(.n_keys = 20, .size = 8, .keys = BACKWARD, .head = BACKWARD, .head_fma = true, .scaling = ON_KEY),
+         .text = {"20||R", "8|0+6*1,7+2*-1|R"}, .place = {"keys: *", "(fma, scale on the keys)"}},
         /* weights of 8 bits are measured as they enter the sum */
-        {KERNEL(.n_keys = 24, .size = 16, .fma = true, .narrow = true), .text = {"24||S", "16||S"}, .place = {"keys: *", "(arithmetic not read)"}, .fma = true,
-         .reason = "cannot be told"},
+        {KERNEL(.n_keys = 24, .size = 16, .fma = true, .narrow = true), .text = {"24||S", "16||S"},
+         .place = {"keys: *", "(arithmetic not read)"}, .fma = true, .reason = "cannot be told"},
     };
     CHECK_ALL(t, rows);
 }
 
 VN_TEST(attention, flash_and_split_keys) {
     static const due_t rows[] = {
-        {KERNEL(.n_keys = 64, .size = 16, .block = 16, .parts = 1, .fma = true, .head_fma = true, .norm = AFTER), .text = {"64||S<16{S}", "16||S"},
-         .place = {"keys: *", "(fma"}, .reason = "random scores: 96 of 96", .note = "divided by the sum of weights"},
+        {KERNEL(.n_keys = 64, .size = 16, .block = 16, .parts = 1, .fma = true, .head_fma = true, .norm = AFTER),
+         .text = {"64||S<16{S}", "16||S"}, .place = {"keys: *", "(fma"}, .reason = "random scores: 96 of 96",
+         .note = "divided by the sum of weights"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 32, .parts = 1, .norm = AFTER_INVERSE), .text = {"96||S<32{S}", "16||S"},
          .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "multiplied by 1 / sum of weights"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 16, .parts = 2, .norm = AFTER), .text = {"96||U<16{S}", "16||S"},
@@ -219,10 +226,13 @@ VN_TEST(attention, flash_and_split_keys) {
 
 VN_TEST(attention, classes_and_groups) {
     static const due_t rows[] = {
-        {KERNEL(.n_keys = 32, .size = 20, .keys = TAIL_BACKWARD, .fma = true, .head_fma = true), .text = {"32||S", "32|0+30*1,31+2*-1|R", "20||S"},
-         .place = {"keys: r* c0-15", "keys: r* c16-19", "scores: *"}, .fma = true},
-        {.kernel = {.batch = 2, .heads = 6, .kv_heads = 2, .queries = 1, .n_keys = 20, .size = 8, .fma = true, .head_fma = true, .head = LANES4},
-         .text = {"20||S", "8|0+2*4+2*2+2*1|A"}, .place = {"keys: *", "scores: *"}, .fma = true},
+        {KERNEL(.n_keys = 32, .size = 20, .keys = TAIL_BACKWARD, .fma = true, .head_fma = true),
+         .text = {"32||S", "32|0+30*1,31+2*-1|R", "20||S"}, .place = {"keys: r* c0-15", "keys: r* c16-19", "scores: *"}, .fma = true},
+        {.kernel =
+             {.batch = 2, .heads = 6, .kv_heads = 2, .queries = 1, .n_keys = 20, .size = 8, .fma = true, .head_fma = true, .head = LANES4},
+         .text = {"20||S", "8|0+2*4+2*2+2*1|A"},
+         .place = {"keys: *", "scores: *"},
+         .fma = true},
     };
     CHECK_ALL(t, rows);
 }
@@ -232,8 +242,8 @@ VN_TEST(attention, what_does_not_show) {
         {KERNEL(.n_keys = 1, .size = 8), .text = {"1||."}, .place = {"keys: *"}, .note = "one key"},
         {KERNEL(.n_keys = 2, .size = 8, .head_fma = true), .text = {"2||S", "8||S"}, .place = {"keys: *", "(fma"}, .note = "does not show"},
         {KERNEL(.n_keys = 12, .size = 1, .fma = true), .text = {"12||S"}, .place = {"keys: *"}, .note = "head size 1", .fma = true},
-        {KERNEL(.n_keys = 12, .size = 8, .fma = true, .head_fma = true, .two = true), .text = {"12||S", "8||S"}, .place = {"keys: *", "(arithmetic not read)"},
-         .fma = true, .reason = "scores:"},
+        {KERNEL(.n_keys = 12, .size = 8, .fma = true, .head_fma = true, .two = true), .text = {"12||S", "8||S"},
+         .place = {"keys: *", "(arithmetic not read)"}, .fma = true, .reason = "scores:"},
     };
     CHECK_ALL(t, rows);
 }

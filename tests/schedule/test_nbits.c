@@ -83,7 +83,7 @@ static vn_schedule_t *read_off(vn_test_t *t, kernel_t *k) {
 }
 
 #define OP(rows, terms, columns, size, width, ...) \
-    {.kind = VN_SUM_MATMUL_NBITS, .dtype = VN_F32, .m = rows, .k = terms, .n = columns, .block = size, .bits = width, __VA_ARGS__}
+    { .kind = VN_SUM_MATMUL_NBITS, .dtype = VN_F32, .m = rows, .k = terms, .n = columns, .block = size, .bits = width, __VA_ARGS__ }
 
 VN_TEST(nbits, orders) {
     static const struct {
