@@ -33,28 +33,44 @@ static void fill(vn_heads_t *p, float x) {
     for (int64_t e = 0; e < (int64_t)p->planes * p->keys * p->size; ++e) p->v[e] = x;
 }
 
-/* Units in a result: whole, but for the roundings of n sums of multiples of w, where w is no power of two. */
-static double units(const asker_t *q, int32_t row, double out) {
-    const int32_t n = q->p->keys;
+/* Keys that are counted in one call: with weights that are no power of two, a count of k is off by k (k + 3) u. */
+enum { PART = 2048 };
+static bool is_power(double w) {
     int e;
-    const double x = out / q->weight[row], slack = frexp(q->weight[row], &e) == 0.5 ? 0 : (double)n * (n + 3) * 0x1p-24;
-    return slack < 0.5 && fabs(x - rint(x)) <= slack ? rint(x) : x;
+    return frexp(w, &e) == 0.5;
+}
+static double units(double weight, int32_t counted, double out) {
+    const double x = out / weight, slack = is_power(weight) ? 0 : (double)counted * (counted + 3) * 0x1p-24;
+    return fabs(x - rint(x)) <= slack ? rint(x) : x;
+}
+
+/* Ones at the keys [from, to), masks in one line each. */
+static vn_status_t ask_part(asker_t *q, int32_t from, int32_t to, int32_t count, const int32_t *i, const int32_t *j, double *l,
+                            vn_error_t *err) {
+    vn_heads_t *p = q->p;
+    const float mask = (float)vn_readout_of(VN_F32).mask;
+    fill(p, 0);
+    for (int32_t plane = 0; plane < p->planes; ++plane)
+        for (int32_t k = from; k < to; ++k)
+            for (int32_t c = 0; c < p->size; ++c) *vn_heads_value(p, plane, k, c) = 1;
+    for (int32_t x = 0; x < count; ++x) {
+        *vn_heads_value(p, q->line[x].plane, i[x], q->line[x].column) = mask;
+        *vn_heads_value(p, q->line[x].plane, j[x], q->line[x].column) = -mask;
+    }
+    VN_TRY(vn_heads_run(p, err));
+    for (int32_t x = 0; x < count; ++x)
+        l[x] -= units(q->weight[q->line[x].row], to - from, p->out[(int64_t)q->line[x].row * p->size + q->line[x].column]);
+    return VN_OK;
 }
 
 static vn_status_t ask(void *context, int64_t pairs, const int32_t *i, const int32_t *j, double *l, vn_error_t *err) {
     asker_t *q = context;
-    vn_heads_t *p = q->p;
-    const vn_readout_t readout = vn_readout_of(VN_F32);
+    const int32_t n = q->p->keys, part = n <= PART || is_power(q->weight[q->line[0].row]) ? n : PART;
+    for (int64_t p = 0; p < pairs; ++p) l[p] = n;
     for (int64_t from = 0; from < pairs; from += q->lines) {
         const int32_t count = (int32_t)(pairs - from < q->lines ? pairs - from : q->lines);
-        fill(p, 1);
-        for (int32_t x = 0; x < count; ++x) {
-            *vn_heads_value(p, q->line[x].plane, i[from + x], q->line[x].column) = (float)readout.mask;
-            *vn_heads_value(p, q->line[x].plane, j[from + x], q->line[x].column) = (float)-readout.mask;
-        }
-        VN_TRY(vn_heads_run(p, err));
-        for (int32_t x = 0; x < count; ++x)
-            l[from + x] = p->keys - units(q, q->line[x].row, p->out[(int64_t)q->line[x].row * p->size + q->line[x].column]);
+        for (int32_t at = 0; at < n; at += part)
+            VN_TRY(ask_part(q, at, at + part < n ? at + part : n, count, i + from, j + from, l + from, err));
     }
     return VN_OK;
 }
@@ -242,13 +258,20 @@ static void narrow_weights(const vn_heads_t *p, const double *w, int32_t active,
     }
 }
 
+/* Products that the sum holds whole: fused or not is the same. */
+static bool exact_products(const vn_arithmetic_t *a) {
+    int bits = 0;
+    for (int side = 0; side < 2; ++side) bits += a->operand[side] == VN_FMT_NONE ? 24 : vn_format_info(a->operand[side])->p;
+    return bits <= vn_format_info(a->accumulator)->p;
+}
+
 /* -x at the partner and x at the key, both of a weight w for which w x is rounded: REVEAL-2 with w x - fl(w x) for 2^-2h. */
 static vn_status_t products(asker_t *q, vn_tree_t **tree, vn_arithmetic_t *a, vn_error_t *err) {
     vn_heads_t *p = q->p;
     const int32_t n = p->keys, first = left_out(p);
     const int bits = a->operand[1] == VN_FMT_NONE ? 24 : vn_format_info(a->operand[1])->p;
     int32_t *partner = vn_alloc((size_t)n + 1, sizeof *partner);
-    bool *pair = vn_alloc((size_t)n + 1, sizeof *pair);
+    bool *pair = vn_alloc((size_t)n + 1, sizeof *pair), exact = false;
     double *answer = vn_alloc((size_t)n + 1, sizeof *answer), *w = vn_alloc((size_t)p->rows, sizeof *w);
     vn_status_t st = partner && pair && answer && w ? vn_tree_partners(*tree, partner, pair, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
     for (int again = 0; again < 2 && st == VN_OK && first != -2; ++again) {
@@ -257,10 +280,9 @@ static vn_status_t products(asker_t *q, vn_tree_t **tree, vn_arithmetic_t *a, vn
         st = leave_out(p, t.out, err);
         if (st == VN_OK) st = weight_of(p, t.out == 0 ? 1 : 0, w, err);
         if (st == VN_OK && !again) narrow_weights(p, w, t.out < 0 ? n : n - 1, a);
-        if (a->operand[0] != VN_FMT_NONE && bits < 24) break; /* such products are exact: fused or not is the same */
+        if ((exact = exact_products(a))) break;
         for (int32_t next = 0; next < n && st == VN_OK;) st = ask_products(q, &t, partner, w, &next, answer, err);
     }
-    const bool exact = a->operand[0] != VN_FMT_NONE && bits < 24;
     for (int32_t k = 0; st == VN_OK && k < n; ++k) a->fma |= exact || answer[k] != 0;
     if (st == VN_OK && !exact) st = vn_tree_mark(tree, answer, partner, pair, a->fma, err);
     vn_free(partner);
@@ -298,29 +320,51 @@ static float finish(const trial_t *q, float sum) {
     return q->form == QUOTIENT ? sum / q->total : q->form == RECIPROCAL ? sum * (1 / q->total) : sum;
 }
 
+/* Sums in f64 of one plane: products of f32 are exact in it; the store is the conversion. */
+static vn_status_t wide_plane(vn_heads_t *p, const vn_replay_t *r, const float *w, const float *v, float *out, vn_error_t *err) {
+    const int32_t rows = p->group * p->queries, n = p->size;
+    const size_t count = (size_t)p->keys * (size_t)n;
+    double *x = vn_alloc(count, sizeof *x), *y = vn_alloc(count, sizeof *y), *sum = vn_alloc((size_t)n, sizeof *sum);
+    vn_status_t st = x && y && sum ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a replay");
+    for (size_t e = 0; e < count && st == VN_OK; ++e) y[e] = v[e];
+    for (int64_t row = 0; row < rows && st == VN_OK; ++row) {
+        for (size_t e = 0; e < count; ++e) x[e] = w[row * p->keys + (int64_t)(e / (size_t)n)];
+        st = vn_replay_terms_f64(r, n, x, y, n, 1, sum, err);
+        for (int32_t c = 0; c < n && st == VN_OK; ++c) out[row * n + c] = (float)sum[c];
+    }
+    vn_free(x);
+    vn_free(y);
+    vn_free(sum);
+    return st;
+}
+
+static bool same(double got, float due, bool ftz) {
+    if (ftz && fabsf(due) < 0x1p-126f) due = copysignf(0, due);
+    return got == (double)due && !signbit(got) == !signbit(due);
+}
+
 /* Elements of the last result that are equal to their replay. */
 static vn_status_t compare(vn_heads_t *p, trial_t *q, vn_error_t *err) {
     const vn_schedule_t *s = p->r->s;
     const int32_t each = p->group * p->queries;
+    const bool wide = q->a->accumulator == VN_FMT_F64;
+    vn_arithmetic_t a = *q->a;
+    if (wide) a.store = VN_FMT_NONE;
     float *due = vn_alloc((size_t)each * (size_t)p->size, sizeof *due);
     vn_status_t st = due ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory for a replay");
     q->equal = 0;
     for (int c = 0; c < q->classes->count && st == VN_OK; ++c) {
         vn_replay_t *r;
         if (!s->classes[c].tree) continue;
-        st = vn_replay_compile(s->classes[c].tree, q->a, &r, err);
+        st = vn_replay_compile(s->classes[c].tree, &a, &r, err);
         if (st != VN_OK) break;
         for (int32_t plane = 0; plane < p->planes && st == VN_OK; ++plane) {
-            const int64_t row = (int64_t)plane * each;
-            const vn_plane_t w = {q->weights + row * p->keys, p->keys, 1}, v = {vn_heads_value(p, plane, 0, 0), p->size, 1}, none = {0};
-            st = vn_replay_product(r, each, p->size, w, v, none, due, p->size, err);
-            for (int64_t e = 0; e < (int64_t)each * p->size && st == VN_OK; ++e) {
-                const int64_t at = row * p->size + e;
-                if (q->classes->of[at] != c) continue;
-                float x = finish(q, due[e]);
-                if (q->a->ftz && fabsf(x) < 0x1p-126f) x = copysignf(0, x);
-                q->equal += p->out[at] == (double)x && !signbit(p->out[at]) == !signbit(x);
-            }
+            const int64_t row = (int64_t)plane * each, count = (int64_t)each * p->size;
+            const float *weights = q->weights + row * p->keys, *values = vn_heads_value(p, plane, 0, 0);
+            const vn_plane_t w = {weights, p->keys, 1}, v = {values, p->size, 1}, none = {0};
+            st = wide ? wide_plane(p, r, weights, values, due, err) : vn_replay_product(r, each, p->size, w, v, none, due, p->size, err);
+            for (int64_t e = 0; e < count && st == VN_OK; ++e)
+                if (q->classes->of[row * p->size + e] == c) q->equal += same(p->out[row * p->size + e], finish(q, due[e]), q->a->ftz);
         }
         vn_replay_free(r);
     }
@@ -360,11 +404,19 @@ typedef struct proof {
     float *weights;   /* [rows*keys], measured */
 } proof_t;
 
+/* An arithmetic without a replay fits nothing, and says so once. */
 static vn_status_t try_form(proof_t *q, form_t f, const vn_arithmetic_t *a, int32_t active, int64_t *equal, vn_error_t *err) {
+    vn_schedule_t *s = q->p->r->s;
     trial_t t = {.classes = q->classes, .weights = f == BEFORE ? q->weights : q->ones, .a = a, .form = f, .total = (float)active};
-    VN_TRY(compare(q->p, &t, err));
+    vn_error_t why = {0};
+    vn_status_t st = compare(q->p, &t, &why);
+    if (st == VN_ERR_UNSUPPORTED) {
+        if (!strstr(s->reason, why.text)) vn_reveal_say(s->reason, sizeof s->reason, "%s", why.text);
+        t.equal = 0;
+        st = VN_OK;
+    }
     *equal = t.equal;
-    return VN_OK;
+    return st == VN_OK ? VN_OK : vn_fail(err, st, "%s", why.text);
 }
 
 static vn_status_t prove_on(proof_t *q, data_t d, vn_error_t *err) {

@@ -14,7 +14,7 @@
 
 #include "schedule/heads.h"
 
-enum { DRAWS = 3, CHECKS = 100 };
+enum { DRAWS = 3, CHECKS = 100, LARGEST = 1024 }; /* LARGEST: beyond, a unit of the score is less than weights of 8 bits show */
 static const double spacing = 0x1p-18;
 
 /* Where the scale is applied. */
@@ -339,6 +339,10 @@ vn_status_t vn_reveal_scores(vn_heads_t *p, vn_error_t *err) {
     vn_schedule_t *s = p->r->s;
     if (p->keys < 2 || p->size < 2) {
         vn_reveal_say(s->notes, sizeof s->notes, p->keys < 2 ? "one key: scores show in nothing" : "head size 1: a score is one product");
+        return VN_OK;
+    }
+    if (p->size > LARGEST) {
+        vn_reveal_say(s->reason, sizeof s->reason, "scores of head sizes above %d cannot be read", LARGEST);
         return VN_OK;
     }
     vn_classes_t classes = {0};

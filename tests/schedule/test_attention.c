@@ -13,7 +13,7 @@ typedef enum scaling { ON_SUM, ON_QUERY, ON_KEY, ON_BOTH } scaling_t;
 /* block > 0: flash attention, blocks of so many keys, weights rescaled when the maximum rises. parts > 1: each part of the keys so, then joined. */
 typedef struct kernel {
     order_t keys, head;
-    bool fma, head_fma, narrow, two, racing;
+    bool fma, head_fma, narrow, wide, two, racing;
     norm_t norm;
     scaling_t scaling;
     int block, parts;
@@ -104,6 +104,11 @@ static float output(const kernel_t *k, const float *s, const float *v, int64_t s
     order_t o = k->keys;
     if (o == TAIL_BACKWARD) o = column >= k->size / 8 * 8 ? BACKWARD : CHAIN;
     if (k->racing && k->calls % 2) o = BACKWARD;
+    if (k->wide) { /* products are exact, sums are double */
+        double whole = 0;
+        for (int64_t i = 0; i < n; ++i) whole += (double)w[i] * v[i * stride];
+        return (float)whole;
+    }
     const float acc = sum(o, k->fma, w, v, stride, n);
     return k->norm == AFTER ? acc / total : k->norm == AFTER_INVERSE ? acc * inverse : acc;
 }
@@ -200,6 +205,8 @@ VN_TEST(attention, weights_normalised_first) {
          .text = {"33||S<16{S}", "32||S"}, .place = {"keys: *", "(fma, scale on the queries and keys by its root)"}, .fma = true},
         {KERNEL(.n_keys = 20, .size = 8, .keys = BACKWARD, .head = BACKWARD, .head_fma = true, .scaling = ON_KEY),
          .text = {"20||R", "8|0+6*1,7+2*-1|R"}, .place = {"keys: *", "(fma, scale on the keys)"}},
+        {KERNEL(.n_keys = 24, .size = 8, .wide = true, .head_fma = true), .text = {"24||S", "8||S"}, .place = {"keys: *", "(fma"},
+         .fma = true},
         /* weights of 8 bits are measured as they enter the sum */
         {KERNEL(.n_keys = 24, .size = 16, .fma = true, .narrow = true), .text = {"24||S", "16||S"},
          .place = {"keys: *", "(arithmetic not read)"}, .fma = true, .reason = "cannot be told"},
