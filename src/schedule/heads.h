@@ -30,6 +30,8 @@ vn_status_t vn_heads_weights(vn_heads_t *p, int32_t from, int32_t to, double *w,
 
 /** The sums over head_size in Q K^T: classes, trees and replay of the scores, added to the schedule. */
 vn_status_t vn_reveal_scores(vn_heads_t *p, vn_error_t *err);
+/** Whether weights are rescaled when the maximum rises, and from which key on: a note. */
+vn_status_t vn_reveal_rescaling(vn_heads_t *p, vn_error_t *err);
 /** One more class at the end of the schedule's list; *out stays valid until the next. where: copied. */
 vn_status_t vn_heads_class(vn_schedule_t *s, const char *where, int64_t elements, vn_schedule_class_t **out, vn_error_t *err);
 

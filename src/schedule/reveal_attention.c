@@ -478,7 +478,7 @@ static vn_status_t prove(vn_heads_t *p, const vn_classes_t *classes, vn_error_t 
         vn_reveal_say(p->r->s->notes, sizeof p->r->s->notes, "%s",
                       q.told ? form_names[q.form] : "where weights are normalised does not show");
     if (st == VN_OK && q.form == BEFORE)
-        vn_reveal_say(p->r->s->notes, sizeof p->r->s->notes, "random scores are replayed with their weights measured, not with exp");
+        vn_reveal_say(p->r->s->notes, sizeof p->r->s->notes, "random scores: weights are measured, not replayed");
     vn_free(q.measured);
     vn_free(q.ones);
     vn_free(q.weights);
@@ -582,6 +582,7 @@ static vn_status_t reveal(vn_heads_t *p, vn_error_t *err) {
             s->class_of = classes.of;
             classes.of = NULL;
         }
+        if (st == VN_OK) st = vn_reveal_rescaling(p, err);
         if (st == VN_OK) st = vn_reveal_scores(p, err);
     }
     vn_classes_clear(&classes);

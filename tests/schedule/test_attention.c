@@ -204,7 +204,7 @@ VN_TEST(attention, weights_normalised_first) {
         {KERNEL(.n_keys = 33, .size = 32, .keys = BLOCKS16, .fma = true, .head_fma = true, .scaling = ON_BOTH, .norm = TIMES_INVERSE),
          .text = {"33||S<16{S}", "32||S"}, .place = {"keys: *", "(fma, scale on the queries and keys by its root)"}, .fma = true},
         {KERNEL(.n_keys = 20, .size = 8, .keys = BACKWARD, .head = BACKWARD, .head_fma = true, .scaling = ON_KEY),
-         .text = {"20||R", "8|0+6*1,7+2*-1|R"}, .place = {"keys: *", "(fma, scale on the keys)"}},
+         .text = {"20||R", "8|0+6*1,7+2*-1|R"}, .place = {"keys: *", "(fma, scale on the keys)"}, .note = "no rescaling seen"},
         {KERNEL(.n_keys = 24, .size = 8, .wide = true, .head_fma = true), .text = {"24||S", "8||S"}, .place = {"keys: *", "(fma"},
          .fma = true},
         /* weights of 8 bits are measured as they enter the sum */
@@ -218,11 +218,13 @@ VN_TEST(attention, flash_and_split_keys) {
     static const due_t rows[] = {
         {KERNEL(.n_keys = 64, .size = 16, .block = 16, .parts = 1, .fma = true, .head_fma = true, .norm = AFTER),
          .text = {"64||S<16{S}", "16||S"}, .place = {"keys: *", "(fma"}, .reason = "random scores: 96 of 96",
-         .note = "divided by the sum of weights"},
+         .note = "divided by the sum of weights; online softmax: a maximum at key 16"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 32, .parts = 1, .norm = AFTER_INVERSE), .text = {"96||S<32{S}", "16||S"},
-         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "multiplied by 1 / sum of weights"},
+         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "multiplied by 1 / sum of weights; online softmax: a maximum at key 32"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 16, .parts = 2, .norm = AFTER), .text = {"96||U<16{S}", "16||S"},
-         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "divided by the sum of weights"},
+         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "divided by the sum of weights; online softmax: a maximum at key 16"},
+        {KERNEL(.n_keys = 96, .size = 16, .block = 48, .parts = 2, .norm = AFTER), .text = {"96||S<48{S}", "16||S"},
+         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "online softmax: a maximum at key 48"},
     };
     for (size_t k = 0; k < sizeof rows / sizeof *rows; ++k) {
         vn_schedule_t *s = expect(t, &rows[k]);
