@@ -151,6 +151,18 @@ def test_attention_and_integers_in_a_model(tmp_path):
     assert found["classes"][0]["violation"] == "order-free" and found["coverage"] == 1
 
 
+@pytest.mark.parametrize("op,domain,attributes", [("MultiHeadAttention", "com.microsoft", {"num_heads": 4}), ("Attention", "", {"q_num_heads": 4, "kv_num_heads": 4})])
+def test_heads_side_by_side(tmp_path, op, domain, attributes):
+    """[batch, length, heads * size]: as heads of their own, the same bits come back."""
+    model = models.save(tmp_path / "h.onnx", [models.node(op, "q k v", "y", "attend", domain=domain, **attributes)],
+                        [models.info("q", shape=[2, 5, 32]), models.info("k", shape=[2, 12, 32]), models.info("v", shape=[2, 12, 32])], [models.info("y")],
+                        opset=23, domains=["com.microsoft"])
+    [found] = reveal(model, "--node", "attend", "-b", "ort", exits=(0, 3))
+    assert found["operator"] == "Attention" and found["shape"] == "4 heads, 5 queries, 12 keys of 8"
+    assert found["coverage"] == 1 or found["reason"]
+    assert found["classes"][0]["elements"] >= 1 and found["classes"][0]["where"].startswith("keys: ")
+
+
 def test_a_node_of_a_model(tmp_path):
     model = models.save(tmp_path / "m.onnx", [models.node("Relu", "x", "r", "first"), models.node("MatMul", "r w", "y", "dense")],
                         [models.info("x", shape=[5, 40])], [models.info("y")], {"w": models.numbers(4, 40, 6)})
