@@ -28,8 +28,9 @@ static vn_status_t weights_at(vn_heads_t *p, const scores_t *s, int32_t m, doubl
         *vn_heads_value(p, plane, 0, 0) = 1;
         for (int64_t k = 1; k < p->keys; ++k)
             for (int d = 0; d < s->dimensions; ++d)
-                p->k[((int64_t)plane * p->keys + k) * p->size + d] =
-                    k == m ? (float)(s->high[d] / p->scale) : k == 1 ? (float)(s->low[d] / p->scale) : none;
+                p->k[((int64_t)plane * p->keys + k) * p->size + d] = k == m   ? (float)(s->high[d] / p->scale)
+                                                                     : k == 1 ? (float)(s->low[d] / p->scale)
+                                                                              : none;
     }
     VN_TRY(vn_heads_run(p, err));
     for (int64_t row = 0; row < p->rows; ++row) weight[row] = p->out[row * p->size];
@@ -75,8 +76,7 @@ vn_status_t vn_reveal_rescaling(vn_heads_t *p, vn_error_t *err) {
     vn_status_t st = first && last ? search(p, first, last, &at, err) : vn_fail(err, VN_ERR_NOMEM, "no memory for %d rows", p->rows);
     if (st == VN_OK && at)
         vn_reveal_say(s->notes, sizeof s->notes, "online softmax: a maximum at key %d or later rescales the weights before it", at);
-    else if (st == VN_OK)
-        vn_reveal_say(s->notes, sizeof s->notes, "one softmax over all keys: no rescaling seen");
+    else if (st == VN_OK) vn_reveal_say(s->notes, sizeof s->notes, "one softmax over all keys: no rescaling seen");
     vn_free(first);
     vn_free(last);
     return st;

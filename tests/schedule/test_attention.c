@@ -220,9 +220,11 @@ VN_TEST(attention, flash_and_split_keys) {
          .text = {"64||S<16{S}", "16||S"}, .place = {"keys: *", "(fma"}, .reason = "random scores: 96 of 96",
          .note = "divided by the sum of weights; online softmax: a maximum at key 16"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 32, .parts = 1, .norm = AFTER_INVERSE), .text = {"96||S<32{S}", "16||S"},
-         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "multiplied by 1 / sum of weights; online softmax: a maximum at key 32"},
+         .place = {"keys: *", "(mul+add"}, .reason = "random scores",
+         .note = "multiplied by 1 / sum of weights; online softmax: a maximum at key 32"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 16, .parts = 2, .norm = AFTER), .text = {"96||U<16{S}", "16||S"},
-         .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "divided by the sum of weights; online softmax: a maximum at key 16"},
+         .place = {"keys: *", "(mul+add"}, .reason = "random scores",
+         .note = "divided by the sum of weights; online softmax: a maximum at key 16"},
         {KERNEL(.n_keys = 96, .size = 16, .block = 48, .parts = 2, .norm = AFTER), .text = {"96||S<48{S}", "16||S"},
          .place = {"keys: *", "(mul+add"}, .reason = "random scores", .note = "online softmax: a maximum at key 48"},
     };
