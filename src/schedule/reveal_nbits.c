@@ -173,7 +173,7 @@ vn_status_t vn_reveal_nbits(vn_reveal_run_t *r, vn_error_t *err) {
     r->s->op = *op;
     if (!r->s->classes[0].tree && r->s->classes[0].violation.kind == VN_TREE_VALUE_DEPENDENT)
         vn_reveal_say(r->s->notes, sizeof r->s->notes, "accuracy_level %d: activations are quantised while the product runs", op->accuracy);
-    else if (r->s->replayed)
+    else if (r->s->elements && r->s->replayed == r->s->elements)
         vn_reveal_say(r->s->notes, sizeof r->s->notes,
                       "accuracy_level %d: weights are (code - zero point) times scale, rounded once, then multiplied", op->accuracy);
     return VN_OK;
