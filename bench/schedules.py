@@ -21,7 +21,16 @@ MORE = [("matmul", "8x1x64x64", ["--batch", 8, "--m", 1, "--k", 64, "--n", 64]),
         ("conv", "1x64x12x12, 64 of 1x1", ["--channels", 64, "--filters", 64, "--kernel", "1x1", "--image", "12x12", "--constant-b"]),
         ("sum", "64 x 100", ["--m", 64, "--n", 100]), ("sum", "64 x 1000", ["--m", 64, "--n", 1000]), ("sum", "4096 x 256", ["--m", 4096, "--n", 256]),
         ("mean", "64 x 100", ["--m", 64, "--n", 100]), ("sumsquare", "64 x 1000", ["--m", 64, "--n", 1000]), ("l2", "64 x 100", ["--m", 64, "--n", 100]),
-        ("cumsum", "64 x 1000", ["--m", 64, "--n", 1000]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49])]
+        ("cumsum", "64 x 1000", ["--m", 64, "--n", 1000]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49]),
+        ("attention", "4 heads, 16 queries, 64 keys of 32", ["--heads", 4, "--m", 16, "--keys", 64, "--head-size", 32]),
+        ("attention", "2 heads, 4 queries, 256 keys of 64", ["--heads", 2, "--m", 4, "--keys", 256, "--head-size", 64]),
+        ("attention", "4 heads, 1 query, 512 keys of 64", ["--heads", 4, "--m", 1, "--keys", 512, "--head-size", 64]),
+        ("attention", "4 heads of 2, 64 queries, 1000 keys of 64", ["--heads", 4, "--kv-heads", 2, "--m", 64, "--keys", 1000, "--head-size", 64]),
+        ("matmulnbits", "64x256x48, 4 bits in 32", ["--m", 64, "--k", 256, "--n", 48]),
+        ("matmulnbits", "1x256x48, 4 bits in 32", ["--m", 1, "--k", 256, "--n", 48]),
+        ("matmulnbits", "64x256x48, 4 bits in 128, zero points", ["--m", 64, "--k", 256, "--n", 48, "--block", 128, "--zero-points"]),
+        ("matmulnbits", "64x256x48, 8 bits in 32", ["--m", 64, "--k", 256, "--n", 48, "--bits", 8]),
+        ("matmulnbits", "64x256x48, 4 bits in 32, accuracy_level 4", ["--m", 64, "--k", 256, "--n", 48, "--accuracy", 4])]
 BEGIN, END = "<!-- table: bench/schedules.py -->", "<!-- end of table -->"
 
 

@@ -187,6 +187,7 @@ typedef enum vn_sum_kind {
     VN_SUM_CUMSUM,
     VN_SUM_ATTENTION,
     VN_SUM_AVERAGE_POOL,
+    VN_SUM_MATMUL_NBITS, /* A[m, k] x dequantised weights [k, n] (com.microsoft) */
     VN_SUM_KIND_COUNT
 } vn_sum_kind_t;
 VN_API const char *vn_sum_kind_name(vn_sum_kind_t k); /* "MatMul" */
@@ -203,6 +204,10 @@ typedef struct vn_sum_op {
     int64_t heads, kv_heads, keys, head_size;                                                    /* Attention: m queries */
     double scale;                                                                                /* Attention; 0: 1/sqrt(head_size) */
     double epsilon;                                                                              /* norms */
+    int64_t block;                                                                               /* MatMulNBits: terms that share a scale */
+    int bits;                                                                                    /* of a weight's code: 2, 4, 8 */
+    int accuracy;                                                                                /* accuracy_level, 0 to 4 */
+    bool zero_points;                                                                            /* one for each block; else 2^(bits-1) */
 } vn_sum_op_t;
 
 typedef struct vn_reveal_options {
@@ -261,7 +266,7 @@ VN_API vn_status_t vn_reveal(const vn_call_t *call, const vn_sum_op_t *op, const
                              vn_error_t *err);
 
 /**
- * What the operation must return on these inputs (in the layout that reveal gives to call->run) if the schedule is right: products and ReduceSum.
+ * What the operation must return on these inputs (in the layout that reveal gives to call->run) if the schedule is right: products (convolutions and MatMulNBits, too) and ReduceSum.
  * out, known [s->outputs]: known is false where the element's class has no tree. Values as f32, after the store.
  * Errors     UNSUPPORTED: the kind or the type; USAGE; NOMEM.
  */

@@ -26,6 +26,7 @@ static const struct {
     {"cumsum", VN_SUM_CUMSUM, false},
     {"attention", VN_SUM_ATTENTION, false},
     {"averagepool", VN_SUM_AVERAGE_POOL, false},
+    {"matmulnbits", VN_SUM_MATMUL_NBITS, false},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -44,9 +45,9 @@ static vn_status_t numbers(const char *option, const char *text, int n, int64_t 
 typedef struct options {
     vn_list_t backends, shapes, rest;
     const char *json, *svg, *dtype, *node, *kernel, *stride, *pad, *dilation, *image, *color;
-    int64_t m, k, n, batch, channels, filters, groups, heads, kv_heads, keys, head_size, seed, calls, memory;
+    int64_t m, k, n, batch, channels, filters, groups, heads, kv_heads, keys, head_size, block, bits, accuracy, seed, calls, memory;
     double timeout, seconds, scale, epsilon;
-    bool transpose_a, transpose_b, constant_a, constant_b, bias, full_bias, card, help;
+    bool transpose_a, transpose_b, constant_a, constant_b, bias, full_bias, zero_points, card, help;
 } options_t;
 
 static vn_status_t operator_of(const options_t *o, const char *name, vn_reveal_request_t *r, vn_error_t *err) {
@@ -61,7 +62,7 @@ static vn_status_t operator_of(const options_t *o, const char *name, vn_reveal_r
         if (strchr(name, '.')) return vn_fail(err, VN_ERR_USAGE, "reveal %s: name the node of the model with --node", name);
         return vn_fail(err, VN_ERR_USAGE,
                        "reveal: '%s' is no operator; known: matmul gemm conv sum mean l1 sumsquare l2 logsumexp softmax layernorm "
-                       "rmsnorm cumsum attention averagepool, or a MODEL.onnx with --node",
+                       "rmsnorm cumsum attention averagepool matmulnbits, or a MODEL.onnx with --node",
                        name);
     }
     op->dtype = vn_dtype_from_name(o->dtype);
@@ -82,6 +83,10 @@ static vn_status_t operator_of(const options_t *o, const char *name, vn_reveal_r
     op->keys = o->keys;
     op->head_size = o->head_size;
     op->scale = o->scale;
+    op->block = o->block;
+    op->bits = (int)o->bits;
+    op->accuracy = (int)o->accuracy;
+    op->zero_points = o->zero_points;
     op->epsilon = o->epsilon;
     for (int d = 0; d < 2; ++d) op->kernel[d] = op->stride[d] = op->dilation[d] = 1;
     VN_TRY(numbers("--kernel", o->kernel, 2, op->kernel, err));
@@ -126,7 +131,7 @@ static vn_status_t each_backend(const options_t *o, vn_reveal_request_t *r, vn_t
 }
 
 int vn_cmd_reveal(int argc, char **argv) {
-    options_t o = {.dtype = "f32", .batch = 1, .groups = 1, .epsilon = 1e-5, .seed = 1, .timeout = 300};
+    options_t o = {.dtype = "f32", .batch = 1, .groups = 1, .block = 32, .bits = 4, .epsilon = 1e-5, .seed = 1, .timeout = 300};
     const vn_opt_t opts[] = {
         {"--backend", "-b", VN_OPT_LIST, &o.backends, "SPEC", "back end, as in vernier check; may be given several times"},
         {"--m", NULL, VN_OPT_COUNT, &o.m, "N",
@@ -153,6 +158,10 @@ int vn_cmd_reveal(int argc, char **argv) {
         {"--kv-heads", NULL, VN_OPT_COUNT, &o.kv_heads, "N", "attention; default: as heads"},
         {"--keys", NULL, VN_OPT_COUNT, &o.keys, "N", "attention: length of keys and values"},
         {"--head-size", NULL, VN_OPT_COUNT, &o.head_size, "N", "attention"},
+        {"--block", NULL, VN_OPT_COUNT, &o.block, "N", "matmulnbits: terms that share a scale; default 32"},
+        {"--bits", NULL, VN_OPT_COUNT, &o.bits, "N", "matmulnbits: of a weight: 2, 4 (default), 8"},
+        {"--accuracy", NULL, VN_OPT_COUNT, &o.accuracy, "N", "matmulnbits: accuracy_level, 0 (default) to 4"},
+        {"--zero-points", NULL, VN_OPT_FLAG, &o.zero_points, NULL, "matmulnbits: with a zero point of each block"},
         {"--scale", NULL, VN_OPT_NUMBER, &o.scale, "X", "attention; default 1/sqrt(head size)"},
         {"--epsilon", NULL, VN_OPT_NUMBER, &o.epsilon, "X", "layernorm, rmsnorm; default 1e-5"},
         {"--node", NULL, VN_OPT_TEXT, &o.node, "PATH", "the node of the model that is given"},
@@ -174,7 +183,8 @@ int vn_cmd_reveal(int argc, char **argv) {
     if (vn_cli_parse(argc, argv, opts, OPTIONS, &o.rest, &err) != VN_OK) return vn_cli_error(&err);
     if (o.help) {
         vn_cli_help(
-            "reveal matmul|gemm|conv|sum|mean|l1|sumsquare|l2|logsumexp|softmax|layernorm|rmsnorm|cumsum|attention|averagepool -b SPEC "
+            "reveal matmul|gemm|conv|sum|mean|l1|sumsquare|l2|logsumexp|softmax|layernorm|rmsnorm|cumsum|attention|averagepool|matmulnbits "
+            "-b SPEC "
             "--m N ...\n       vernier reveal MODEL.onnx --node PATH -b SPEC",
             "Reads the order of a sum off the results of a back end, and replays it bit for bit on random data (docs/schedules.md).\n"
             "Exit status 0: every element is replayed; 3: not every one, the reason is named.",

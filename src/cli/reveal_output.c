@@ -15,6 +15,9 @@ static void dims(char *out, size_t size, const vn_sum_op_t *op) {
     } else if (op->kind == VN_SUM_ATTENTION) {
         snprintf(out, size, "%lld heads, %lld queries, %lld keys of %lld", (long long)op->heads, (long long)op->m, (long long)op->keys,
                  (long long)op->head_size);
+    } else if (op->kind == VN_SUM_MATMUL_NBITS) {
+        snprintf(out, size, "%lldx%lldx%lld, %d bits in blocks of %lld%s, accuracy_level %d", (long long)op->m, (long long)op->k,
+                 (long long)op->n, op->bits, (long long)op->block, op->zero_points ? " with zero points" : "", op->accuracy);
     } else if (op->kind == VN_SUM_MATMUL) {
         if (op->batch > 1) at = (size_t)snprintf(out, size, "%lldx", (long long)op->batch);
         snprintf(out + at, size - at, "%lldx%lldx%lld%s%s%s", (long long)op->m, (long long)op->k, (long long)op->n,

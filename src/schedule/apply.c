@@ -52,6 +52,30 @@ static vn_status_t product(const vn_schedule_t *s, float *const *in, float *out,
     return st;
 }
 
+/* MatMulNBits: codes, scales and zero points as weights [k, n]. in[3] NULL: the middle of the codes. */
+static vn_status_t dequantised(const vn_sum_op_t *op, float *const *in, float **out, vn_error_t *err) {
+    const int64_t blocks = (op->k + op->block - 1) / op->block, blob = op->block * op->bits / 8, zeros = (blocks * op->bits + 7) / 8;
+    const int64_t mask = (1 << op->bits) - 1;
+    *out = vn_alloc((size_t)(op->k * op->n) + 1, sizeof **out);
+    if (!*out) return vn_fail(err, VN_ERR_NOMEM, "no memory to apply a schedule");
+    for (int64_t c = 0; c < op->n; ++c)
+        for (int64_t k = 0; k < op->k; ++k) {
+            const int64_t g = k / op->block, bit = k % op->block * op->bits;
+            const int64_t code = (int64_t)in[1][(c * blocks + g) * blob + bit / 8] >> bit % 8 & mask;
+            const int64_t zero = in[3] ? (int64_t)in[3][c * zeros + g * op->bits / 8] >> g * op->bits % 8 & mask : 1 << (op->bits - 1);
+            (*out)[k * op->n + c] = (float)(code - zero) * in[2][c * blocks + g];
+        }
+    return VN_OK;
+}
+
+static vn_status_t weights_in_codes(const vn_schedule_t *s, float *const *in, float *out, bool *known, vn_error_t *err) {
+    float *operands[3] = {in[0], NULL, NULL};
+    vn_status_t st = dequantised(&s->op, in, &operands[1], err);
+    if (st == VN_OK) st = product(s, operands, out, known, err);
+    vn_free(operands[1]);
+    return st;
+}
+
 static vn_status_t rows(const vn_schedule_t *s, float *const *in, float *out, bool *known, vn_error_t *err) {
     const int64_t m = s->op.m, n = s->op.n;
     float *fresh = vn_alloc((size_t)m + 1, sizeof *fresh);
@@ -122,19 +146,22 @@ static vn_status_t convolution(const vn_schedule_t *s, float *const *in, float *
 
 vn_status_t vn_schedule_apply(const vn_schedule_t *s, int n_inputs, const vn_tensor_t *const *inputs, float *out, bool *known,
                               vn_error_t *err) {
-    float *in[3] = {0};
-    const bool is_conv = s->op.kind == VN_SUM_CONV, is_product = s->op.kind == VN_SUM_MATMUL || is_conv;
+    float *in[4] = {0};
+    const bool is_conv = s->op.kind == VN_SUM_CONV, is_codes = s->op.kind == VN_SUM_MATMUL_NBITS,
+               is_product = s->op.kind == VN_SUM_MATMUL || is_conv || is_codes;
+    const int least = is_codes ? (s->op.zero_points ? 4 : 3) : is_product ? 2 : 1;
     if (!is_product && s->op.kind != VN_SUM_REDUCE_SUM)
         return vn_fail(err, VN_ERR_UNSUPPORTED, "schedules of %s cannot be applied to given inputs in this build",
                        vn_sum_kind_name(s->op.kind));
     if (s->op.dtype == VN_F64) return vn_fail(err, VN_ERR_UNSUPPORTED, "schedules of f64 cannot be applied to given inputs in this build");
-    if (n_inputs < (is_product ? 2 : 1) || n_inputs > 3)
+    if (n_inputs < least || n_inputs > (is_codes ? least : 3))
         return vn_fail(err, VN_ERR_USAGE, "%d inputs for a schedule of %s", n_inputs, vn_sum_kind_name(s->op.kind));
     memset(known, 0, (size_t)s->outputs * sizeof *known);
     vn_status_t st = VN_OK;
     for (int k = 0; k < n_inputs && st == VN_OK; ++k) st = values_of(inputs[k], &in[k], err);
-    if (st == VN_OK && is_conv) st = convolution(s, in, out, known, err);
+    if (st == VN_OK && is_codes) st = weights_in_codes(s, in, out, known, err);
+    else if (st == VN_OK && is_conv) st = convolution(s, in, out, known, err);
     else if (st == VN_OK) st = is_product ? product(s, in, out, known, err) : rows(s, in, out, known, err);
-    for (int k = 0; k < 3; ++k) vn_free(in[k]);
+    for (int k = 0; k < 4; ++k) vn_free(in[k]);
     return st;
 }

@@ -38,7 +38,8 @@ static vn_status_t cross_talk(vn_gemm_t *p, vn_violation_t *v, vn_error_t *err) 
 
 enum { LARGE = 128, FEW = 8 };
 
-/* 128, -128 and up to seven ones of `side`: every order and every format gives their number. A scale of 128/127 does not. */
+/* 128, -128 and up to seven ones of `side`: every order and every format gives their number. A scale of 128/127 does not. The ones are spread, and some
+ * of them stand beside the large values: scales may belong to short blocks. */
 static vn_status_t value_dependent(vn_gemm_t *p, int side, vn_violation_t *v, vn_error_t *err) {
     const int32_t few = p->k - 2 < FEW - 1 ? p->k - 2 : FEW - 1;
     if (p->k < 3) return VN_OK;
@@ -46,7 +47,8 @@ static vn_status_t value_dependent(vn_gemm_t *p, int side, vn_violation_t *v, vn
     for (int32_t line = 0; line < (side ? p->n : p->m); ++line)
         for (int32_t k = 0; k < few + 2; ++k) {
             const double x = k < few ? 1 : k == few ? LARGE : -LARGE;
-            const int64_t leaf = k < few ? (int64_t)k * (p->k - 2) / few : p->k - 2 + (k - few); /* the ones are spread */
+            const bool beside = k < few && k % 2 && p->k - 2 > 4 * few;
+            const int64_t leaf = k >= few ? p->k - 2 + (k - few) : beside ? p->k - 3 - k / 2 : (int64_t)k * (p->k - 2) / few;
             if (side) vn_gemm_put_b(p, leaf * p->n + line, x);
             else vn_gemm_put_a(p, (int64_t)line * p->k + leaf, x);
         }
@@ -78,7 +80,8 @@ static vn_status_t scale_block(vn_gemm_t *p, int side, int32_t *block, vn_error_
 }
 
 static vn_status_t scales(vn_gemm_t *p, vn_violation_t *v, vn_error_t *err) {
-    for (int side = 0; side < 2 && v->kind == VN_TREE_OK; ++side) {
+    const int sides = p->r->op->block ? 1 : 2; /* weights have scales anyway, and theirs are given */
+    for (int side = 0; side < sides && v->kind == VN_TREE_OK; ++side) {
         int32_t block = p->k;
         VN_TRY(value_dependent(p, side, v, err));
         if (v->kind == VN_TREE_OK) continue;
@@ -108,6 +111,7 @@ static vn_status_t repeats(vn_gemm_t *p, vn_violation_t *v, vn_error_t *err) {
     vn_gemm_fill(p, 0, 0);
     for (int64_t e = 0; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, some_value(p, f));
     for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, some_value(p, f));
+    vn_gemm_settle(p, false);
     vn_status_t st = VN_OK;
     for (int times = 0; times < TIMES && st == VN_OK && v->kind == VN_TREE_OK; ++times) {
         st = vn_gemm_run(p, err);

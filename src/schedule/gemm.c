@@ -73,6 +73,25 @@ void vn_gemm_fill(vn_gemm_t *p, float a, float b) {
     clear_low(p);
 }
 
+void vn_gemm_settle(vn_gemm_t *p, bool powers) {
+    const vn_sum_op_t *op = p->r->op;
+    const int half = op->bits ? 1 << (op->bits - 1) : 0;
+    if (!op->block) return;
+    for (int32_t c = 0; c < p->n; ++c)
+        for (int64_t from = 0; from < p->k; from += op->block) {
+            const int64_t end = from + op->block < p->k ? from + op->block : p->k;
+            const int64_t once = from + (int64_t)vn_rng_below(&p->r->rng, (uint64_t)(end - from));
+            float scale = fabsf(p->b[from * p->n + c]);
+            if (scale == 0) scale = 1;
+            if (powers) scale = ldexpf(1, ilogbf(scale));
+            for (int64_t k = from; k < end; ++k) {
+                int code = (int)vn_rng_below(&p->r->rng, 2 * (uint64_t)half) - half;
+                if (k == once) code = code < 0 ? -1 : 1;
+                p->b[k * p->n + c] = (float)code * scale;
+            }
+        }
+}
+
 /* Values of one operand as a tensor: `batch` copies, stored transposed if the operator wants it so. */
 static vn_status_t tensor_of(vn_dtype_t t, const float *v, const float *low, int64_t rows, int64_t columns, int64_t batch, bool transposed,
                              int rank, vn_tensor_t **out, vn_error_t *err) {

@@ -156,8 +156,7 @@ static vn_status_t subnormals(const probe_t *q, int32_t leaf, vn_arithmetic_t *a
 
 /* ---- product rounding, leaf by leaf ---- */
 
-/* For each leaf a leaf of its sibling's subtree; -1 where the parent has more than two children or the sibling is the bias. pair: both are leaves. */
-static vn_status_t partners(const vn_tree_t *t, int32_t *partner, bool *pair, vn_error_t *err) {
+vn_status_t vn_tree_partners(const vn_tree_t *t, int32_t *partner, bool *pair, vn_error_t *err) {
     const int32_t leaves = vn_tree_leaves(t);
     int32_t *least = vn_alloc((size_t)t->nodes + 1, sizeof *least); /* a leaf below each node, the bias only if there is no other */
     if (!least) return vn_fail(err, VN_ERR_NOMEM, "no memory");
@@ -200,8 +199,7 @@ static vn_status_t ask_products(const probe_t *q, int bits, const int32_t *partn
     return st;
 }
 
-/* Puts marks and pair orders into a new tree. */
-static vn_status_t mark(vn_tree_t **tree, const double *answer, const int32_t *partner, const bool *pair, bool fma, vn_error_t *err) {
+vn_status_t vn_tree_mark(vn_tree_t **tree, const double *answer, const int32_t *partner, const bool *pair, bool fma, vn_error_t *err) {
     const vn_tree_t *t = *tree;
     const int32_t leaves = vn_tree_leaves(t);
     vn_draft_t d;
@@ -298,10 +296,10 @@ static vn_status_t products(const probe_t *q, vn_tree_t **tree, vn_arithmetic_t 
     bool *pair = vn_alloc((size_t)n + 1, sizeof *pair);
     double *answer = vn_alloc((size_t)n + 1, sizeof *answer);
     vn_status_t st = partner && pair && answer ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "no memory");
-    if (st == VN_OK) st = partners(*tree, partner, pair, err);
+    if (st == VN_OK) st = vn_tree_partners(*tree, partner, pair, err);
     if (st == VN_OK) st = ask_products(q, vn_format_info(a->accumulator)->p, partner, answer, err);
     for (int32_t k = 0; st == VN_OK && k < n; ++k) a->fma |= answer[k] != 0;
-    if (st == VN_OK) st = mark(tree, answer, partner, pair, a->fma, err);
+    if (st == VN_OK) st = vn_tree_mark(tree, answer, partner, pair, a->fma, err);
     vn_free(partner);
     vn_free(pair);
     vn_free(answer);

@@ -25,8 +25,9 @@ static const struct {
     [VN_SUM_LAYER_NORM] = {"LayerNormalization", NULL},
     [VN_SUM_RMS_NORM] = {"RMSNormalization", NULL},
     [VN_SUM_CUMSUM] = {"CumSum", vn_reveal_scan},
-    [VN_SUM_ATTENTION] = {"Attention", NULL},
+    [VN_SUM_ATTENTION] = {"Attention", vn_reveal_attention},
     [VN_SUM_AVERAGE_POOL] = {"GlobalAveragePool", vn_reveal_rows},
+    [VN_SUM_MATMUL_NBITS] = {"MatMulNBits", vn_reveal_nbits},
 };
 
 const char *vn_sum_kind_name(vn_sum_kind_t k) { return (unsigned)k < VN_SUM_KIND_COUNT ? kinds[k].name : "?"; }

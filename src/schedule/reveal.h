@@ -26,6 +26,8 @@ vn_status_t vn_reveal_rows(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_squares(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_scan(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_conv(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_nbits(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_attention(vn_reveal_run_t *r, vn_error_t *err);
 
 /* ---- products ---- */
 
@@ -67,6 +69,11 @@ static inline void vn_gemm_put_b(vn_gemm_t *p, int64_t at, double x) {
 }
 /** Fills a and b with one value each, c with 0. */
 void vn_gemm_fill(vn_gemm_t *p, float a, float b);
+/**
+ * Weights that are codes times a scale (op->block > 0; else nothing is done): each block of a column of b becomes whole multiples of its first
+ * value's magnitude, once or minus once at least at one place, so that the scale is the least magnitude. powers: the scales become powers of two.
+ */
+void vn_gemm_settle(vn_gemm_t *p, bool powers);
 /** Runs on a, b, c; p->out holds the result. Batches get the same operands; one that differs is noted. */
 vn_status_t vn_gemm_run(vn_gemm_t *p, vn_error_t *err);
 
@@ -143,6 +150,10 @@ bool vn_tree_group(const vn_tree_t *t, int32_t leaf[8], int *found);
 bool vn_tree_three(const vn_tree_t *t, int32_t leaf[3]);
 /** Class c of the schedule has fused products where the others have not, or the other way round: marks make one arithmetic of both. */
 vn_status_t vn_gemm_unify(vn_schedule_t *s, int c, const vn_arithmetic_t *a, vn_error_t *err);
+/** For each leaf a leaf of its sibling's subtree; -1 where the parent has more than two children or the sibling is the bias. pair: both are leaves. */
+vn_status_t vn_tree_partners(const vn_tree_t *t, int32_t *partner, bool *pair, vn_error_t *err);
+/** Puts marks and pair orders into a new tree. answer[leaf] > 0: fused, 0: its product is rounded, < 0: the partner is fused onto it. */
+vn_status_t vn_tree_mark(vn_tree_t **tree, const double *answer, const int32_t *partner, const bool *pair, bool fma, vn_error_t *err);
 /** Every pair of two leaves with its children the other way round. */
 vn_status_t vn_tree_turn_pairs(const vn_tree_t *t, vn_tree_t **out, vn_error_t *err);
 /**

@@ -32,9 +32,9 @@ bool vn_tree_group(const vn_tree_t *t, int32_t leaf[8], int *found) {
 
 enum { MOST_BITS = 64, STEPS = MOST_BITS + 3 };
 
-/* A power of two as a product of two factors that narrow types hold. */
-static void power(vn_probe_t *q, int32_t leaf, double sign, int e) {
-    const int half = e >= -14 && e <= 14 ? e : e / 2; /* alone where every type holds it: such probes share a line */
+/* A power of two as a product of two factors that narrow types hold; alone where the type holds it: such probes share a line. */
+static void power(const vn_gemm_t *p, vn_probe_t *q, int32_t leaf, double sign, int e) {
+    const int half = p->r->op->dtype == VN_F32 || (e >= -14 && e <= 14) ? e : e / 2;
     vn_probe_add(q, leaf, sign * ldexp(1, half), ldexp(1, e - half));
 }
 
@@ -47,9 +47,9 @@ vn_status_t vn_gemm_groups(vn_gemm_t *p, const vn_cell_t *cell, const vn_tree_t 
     /* 1 + 2^-t - 1 within one group: the largest t that is seen. Narrow outputs show the power alone. */
     const int most = p->r->op->dtype == VN_F16 ? 24 : MOST_BITS;
     for (int k = 1; k <= most; ++k) {
-        power(&probe[k - 1], leaf[0], 1, 0);
-        power(&probe[k - 1], leaf[1], 1, -k);
-        power(&probe[k - 1], leaf[2], -1, 0);
+        power(p, &probe[k - 1], leaf[0], 1, 0);
+        power(p, &probe[k - 1], leaf[1], 1, -k);
+        power(p, &probe[k - 1], leaf[2], -1, 0);
     }
     VN_TRY(vn_gemm_probe(p, cell, most, probe, out, err));
     a->fused_bits = 0;
@@ -58,9 +58,9 @@ vn_status_t vn_gemm_groups(vn_gemm_t *p, const vn_cell_t *cell, const vn_tree_t 
         /* f16 ends at 2^-24: everything 2^8 larger shows 2^-25 and below */
         memset(probe, 0, sizeof probe);
         for (int k = 1; k <= 8; ++k) {
-            power(&probe[k - 1], leaf[0], 1, 14);
-            power(&probe[k - 1], leaf[1], 1, 14 - most - k);
-            power(&probe[k - 1], leaf[2], -1, 14);
+            power(p, &probe[k - 1], leaf[0], 1, 14);
+            power(p, &probe[k - 1], leaf[1], 1, 14 - most - k);
+            power(p, &probe[k - 1], leaf[2], -1, 14);
         }
         VN_TRY(vn_gemm_probe(p, cell, 8, probe, out, err));
         for (int k = 1; k <= 8 && out[k - 1] == ldexp(1, 14 - most - k); ++k) a->fused_bits = most + k;
@@ -84,10 +84,10 @@ vn_status_t vn_gemm_groups(vn_gemm_t *p, const vn_cell_t *cell, const vn_tree_t 
     if (later < 0 || a->fused_bits < 24) return VN_OK;
     /* 1 + 2^-23 + 2^-24: to even 1 + 2^-22, toward zero 1 + 2^-23; what is left after -1 tells */
     memset(probe, 0, sizeof probe);
-    power(&probe[0], three[0], 1, 0);
-    power(&probe[0], three[1], 1, -23);
-    power(&probe[0], leaf[2], 1, -24);
-    power(&probe[0], three[2], -1, 0);
+    power(p, &probe[0], three[0], 1, 0);
+    power(p, &probe[0], three[1], 1, -23);
+    power(p, &probe[0], leaf[2], 1, -24);
+    power(p, &probe[0], three[2], -1, 0);
     for (int k = 0; k < probe[0].n; ++k) probe[1].leaf[k] = probe[0].leaf[k], probe[1].a[k] = -probe[0].a[k], probe[1].b[k] = probe[0].b[k];
     probe[1].n = probe[0].n;
     VN_TRY(vn_gemm_probe(p, cell, 2, probe, out, err));
@@ -132,9 +132,9 @@ vn_status_t vn_gemm_narrow(vn_gemm_t *p, const vn_cell_t *cell, const vn_tree_t 
         const int32_t x = below[t->child[t->first[k]]], y = below[t->child[t->first[k] + 1]], z = below[other];
         if (x < 0 || y < 0 || z < 0) continue;
         spot[count] = (spot_t){k, terms[k]};
-        power(&probe[count], x, 1, 0);
-        power(&probe[count], y, 1, half ? -(accumulator > 12 ? 13 : 8) : -(accumulator > 13 ? 12 : 6));
-        power(&probe[count++], z, -1, 0);
+        power(p, &probe[count], x, 1, 0);
+        power(p, &probe[count], y, 1, half ? -(accumulator > 12 ? 13 : 8) : -(accumulator > 13 ? 12 : 6));
+        power(p, &probe[count++], z, -1, 0);
     }
     if (st == VN_OK) st = vn_gemm_probe(p, cell, count, probe, out, err);
     int32_t every = 0, lost = 0;

@@ -34,6 +34,7 @@ static vn_status_t random_run(vn_gemm_t *p, int distribution, int32_t rows, vn_e
     for (int64_t e = 0; e < (int64_t)rows * p->k; ++e) vn_gemm_put_a(p, e, draw(p, distribution, spread, scale));
     for (int64_t e = (int64_t)rows * p->k; e < (int64_t)p->m * p->k; ++e) vn_gemm_put_a(p, e, 0);
     for (int64_t e = 0; e < (int64_t)p->k * p->n; ++e) vn_gemm_put_b(p, e, draw(p, distribution, spread, scale));
+    vn_gemm_settle(p, distribution == SPREAD);
     const float size = distribution == TINY ? 0x1p-62f : 1; /* of the size of the products */
     for (int64_t e = 0; p->c && e < (int64_t)p->m * p->n; ++e)
         p->c[e] = p->r->op->addend_rows <= 1 && e >= p->n ? p->c[e % p->n] : (float)draw(p, distribution, spread, scale) * size;

@@ -104,6 +104,9 @@ vn_status_t vn_study_replay(vn_study_t *s, vn_backend_t *b, const vn_task_t *t, 
     const vn_ref_t *r = t->refs;
     if (t->node.n_outputs != 1 || !actual || actual->kind != VN_VALUE_TENSOR || !vn_dtype_is_float(r->dtype) || r->count == 0) return VN_OK;
     vn_status_t st = vn_reveal_model_task(s->model, &t->node, (const vn_value_t *const *)t->inputs, t->frozen, &op, &m, &why);
+    if (st == VN_OK && op.kind == VN_SUM_ATTENTION)
+        st = vn_fail(&why, VN_ERR_UNSUPPORTED,
+                     "attention is read by vernier reveal; its exp is no part of a schedule, so that given inputs have no replay");
     if (st == VN_OK && m.dtype == VN_UNDEFINED) m.dtype = r->dtype;
     const vn_reveal_options_t o = {.seed = 1, .max_seconds = deep ? DEEP_SECONDS : SUSPECT_SECONDS};
     const vn_contract_t contract = vn_contract_resolve(&s->o->contract, r->dtype);

@@ -32,8 +32,8 @@ static bool plain(const vn_layout_t *l) {
     return true;
 }
 
-/* The tensor of the sum, seen as the operator's input. */
-static vn_status_t arrange(const vn_layout_t *l, const vn_tensor_t *t, vn_tensor_t **out, vn_error_t *err) {
+/* Axes as the operator has them, unmerged. */
+static vn_status_t turn(const vn_layout_t *l, const vn_tensor_t *t, vn_tensor_t **out, vn_error_t *err) {
     vn_tensor_t *shaped = NULL, *turned = NULL;
     vn_status_t st = vn_tensor_reshape(t, l->rank, l->dims, &shaped, err);
     if (st == VN_OK && plain(l)) {
@@ -43,6 +43,16 @@ static vn_status_t arrange(const vn_layout_t *l, const vn_tensor_t *t, vn_tensor
     if (st == VN_OK) st = vn_tensor_permute(shaped, l->permutation, &turned, err);
     if (st == VN_OK) st = vn_tensor_contiguous(turned, out, err);
     vn_tensor_free(shaped);
+    vn_tensor_free(turned);
+    return st;
+}
+
+/* The tensor of the sum, seen as the operator's input. */
+static vn_status_t arrange(const vn_layout_t *l, const vn_tensor_t *t, vn_tensor_t **out, vn_error_t *err) {
+    vn_tensor_t *turned;
+    if (!l->stored_rank) return turn(l, t, out, err);
+    VN_TRY(turn(l, t, &turned, err));
+    const vn_status_t st = vn_tensor_reshape(turned, l->stored_rank, l->stored, out, err);
     vn_tensor_free(turned);
     return st;
 }
@@ -98,12 +108,18 @@ static bool same_weights(const session_t *s, vn_tensor_t *const *given) {
 
 vn_status_t vn_layout_undo(const vn_layout_t *l, const vn_tensor_t *t, vn_tensor_t **out, vn_error_t *err) {
     int inverse[VN_MAX_RANK] = {0};
-    vn_tensor_t *turned;
+    int64_t dims[VN_MAX_RANK] = {0};
+    vn_tensor_t *parted = NULL, *turned = NULL;
     if (plain(l)) return vn_tensor_copy(t, out, err);
-    for (int d = 0; d < l->rank; ++d) inverse[l->permutation[d]] = d;
-    VN_TRY(vn_tensor_permute(t, inverse, &turned, err));
-    const vn_status_t st = vn_tensor_copy(turned, out, err);
+    for (int d = 0; d < l->rank; ++d) {
+        inverse[l->permutation[d]] = d;
+        dims[d] = l->dims[l->permutation[d]];
+    }
+    vn_status_t st = l->stored_rank ? vn_tensor_reshape(t, l->rank, dims, &parted, err) : VN_OK;
+    if (st == VN_OK) st = vn_tensor_permute(parted ? parted : t, inverse, &turned, err);
+    if (st == VN_OK) st = vn_tensor_copy(turned, out, err);
     vn_tensor_free(turned);
+    vn_tensor_free(parted);
     return st;
 }
 

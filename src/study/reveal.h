@@ -8,11 +8,13 @@
 
 enum { VN_REVEAL_INPUTS = 4 };
 
-/** How a tensor of the sum becomes the operator's: reshaped to dims, then axes permuted. */
+/** How a tensor of the sum becomes the operator's: reshaped to dims, axes permuted, and reshaped to `stored` if the operator merges axes (stored_rank > 0). */
 typedef struct vn_layout {
     int rank;
     int64_t dims[VN_MAX_RANK];
     int permutation[VN_MAX_RANK];
+    int stored_rank;
+    int64_t stored[VN_MAX_RANK];
 } vn_layout_t;
 
 /**

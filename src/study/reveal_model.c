@@ -47,9 +47,10 @@ static vn_status_t in_range(int64_t value, int64_t least, const char *what, vn_e
 typedef struct recipe {
     const vn_sum_op_t *op;
     vn_reveal_model_t *m;
-    const char *name; /* operator */
+    const char *name, *domain; /* operator */
     int64_t opset, ir;
-    vn_tensor_t *axis; /* the last input, fixed; NULL: none */
+    vn_dtype_t type[VN_REVEAL_INPUTS]; /* of the inputs; UNDEFINED: the sum's */
+    vn_tensor_t *axis;                 /* the last input, fixed; NULL: none */
     vn_status_t (*attributes)(vn_model_t *model, vn_node_t *n, const vn_sum_op_t *op, vn_error_t *err);
 } recipe_t;
 
@@ -132,6 +133,38 @@ static vn_status_t norm_attributes(vn_model_t *model, vn_node_t *n, const vn_sum
     return vn_node_set_float(model, n, "epsilon", (float)op->epsilon, err);
 }
 
+static vn_status_t nbits_attributes(vn_model_t *model, vn_node_t *n, const vn_sum_op_t *op, vn_error_t *err) {
+    VN_TRY(vn_node_set_int(model, n, "K", op->k, err));
+    VN_TRY(vn_node_set_int(model, n, "N", op->n, err));
+    VN_TRY(vn_node_set_int(model, n, "bits", op->bits, err));
+    VN_TRY(vn_node_set_int(model, n, "block_size", op->block, err));
+    return vn_node_set_int(model, n, "accuracy_level", op->accuracy, err);
+}
+
+/* Codes, scales and zero points are weights of the model, as in every model that is shipped: kernels pack them when it is loaded. */
+static vn_status_t nbits(recipe_t *r, vn_error_t *err) {
+    const vn_sum_op_t *op = r->op;
+    VN_TRY(in_range(op->m, 1, "m", err));
+    VN_TRY(in_range(op->k, 1, "k", err));
+    VN_TRY(in_range(op->n, 1, "n", err));
+    VN_TRY(in_range(op->block, 16, "block", err));
+    if (op->bits != 2 && op->bits != 4 && op->bits != 8) return vn_fail(err, VN_ERR_USAGE, "reveal: bits is %d; give 2, 4 or 8", op->bits);
+    if (op->accuracy < 0 || op->accuracy > 4) return vn_fail(err, VN_ERR_USAGE, "reveal: accuracy is %d; give 0 to 4", op->accuracy);
+    if (op->block & (op->block - 1)) return vn_fail(err, VN_ERR_USAGE, "reveal: block is %lld; give a power of two", (long long)op->block);
+    const int64_t blocks = (op->k + op->block - 1) / op->block;
+    input(r->m, LAYOUT(op->m, op->k));
+    input(r->m, LAYOUT(op->n, blocks, op->block * op->bits / 8));
+    input(r->m, LAYOUT(op->n, blocks));
+    if (op->zero_points) input(r->m, LAYOUT(op->n, (blocks * op->bits + 7) / 8));
+    r->type[1] = r->type[3] = VN_U8;
+    r->m->constant |= op->zero_points ? 14u : 6u;
+    output(r->m, op->dtype, LAYOUT(op->m, op->n));
+    r->name = "MatMulNBits";
+    r->domain = "com.microsoft";
+    r->attributes = nbits_attributes;
+    return VN_OK;
+}
+
 /* Reductions, norms and scans of m rows of n terms. */
 static vn_status_t rows(recipe_t *r, vn_error_t *err) {
     const vn_sum_op_t *op = r->op;
@@ -211,10 +244,21 @@ static vn_status_t attention(recipe_t *r, vn_error_t *err) {
 }
 
 static vn_status_t (*const recipes[VN_SUM_KIND_COUNT])(recipe_t *, vn_error_t *) = {
-    [VN_SUM_MATMUL] = product,      [VN_SUM_CONV] = convolution,     [VN_SUM_REDUCE_SUM] = rows, [VN_SUM_REDUCE_MEAN] = rows,
-    [VN_SUM_REDUCE_L1] = rows,      [VN_SUM_SQUARE] = rows,          [VN_SUM_L2] = rows,         [VN_SUM_LOG_SUM_EXP] = rows,
-    [VN_SUM_SOFTMAX] = rows,        [VN_SUM_LAYER_NORM] = rows,      [VN_SUM_RMS_NORM] = rows,   [VN_SUM_CUMSUM] = rows,
-    [VN_SUM_ATTENTION] = attention, [VN_SUM_AVERAGE_POOL] = pooling,
+    [VN_SUM_MATMUL] = product,
+    [VN_SUM_CONV] = convolution,
+    [VN_SUM_REDUCE_SUM] = rows,
+    [VN_SUM_REDUCE_MEAN] = rows,
+    [VN_SUM_REDUCE_L1] = rows,
+    [VN_SUM_SQUARE] = rows,
+    [VN_SUM_L2] = rows,
+    [VN_SUM_LOG_SUM_EXP] = rows,
+    [VN_SUM_SOFTMAX] = rows,
+    [VN_SUM_LAYER_NORM] = rows,
+    [VN_SUM_RMS_NORM] = rows,
+    [VN_SUM_CUMSUM] = rows,
+    [VN_SUM_ATTENTION] = attention,
+    [VN_SUM_AVERAGE_POOL] = pooling,
+    [VN_SUM_MATMUL_NBITS] = nbits,
 };
 
 static vn_status_t build(recipe_t *r, vn_error_t *err) {
@@ -232,11 +276,12 @@ static vn_status_t build(recipe_t *r, vn_error_t *err) {
     vn_model_t *model = m->owned;
     m->model = model;
     VN_TRY(vn_model_set_opset(model, "", r->opset, err));
+    if (*r->domain) VN_TRY(vn_model_set_opset(model, r->domain, 1, err));
     for (int k = 0; k < m->n_slots; ++k) {
-        const vn_dtype_t type = m->fixed[k] ? m->fixed[k]->dtype : r->op->dtype;
+        const vn_dtype_t type = m->fixed[k] ? m->fixed[k]->dtype : r->type[k] != VN_UNDEFINED ? r->type[k] : r->op->dtype;
         VN_TRY(vn_graph_add_input(model->graph, inputs[k], type, -1, NULL, err));
     }
-    VN_TRY(vn_graph_add_node(model->graph, "sum", r->name, "", m->n_slots, inputs, 1, outputs, &node, err));
+    VN_TRY(vn_graph_add_node(model->graph, "sum", r->name, r->domain, m->n_slots, inputs, 1, outputs, &node, err));
     if (r->attributes) VN_TRY(r->attributes(model, node, r->op, err));
     VN_TRY(vn_graph_add_output(model->graph, outputs[0], m->dtype, -1, NULL, err));
     VN_TRY(vn_model_finish(model, err));
@@ -246,7 +291,7 @@ static vn_status_t build(recipe_t *r, vn_error_t *err) {
 
 vn_status_t vn_reveal_model_of(const vn_sum_op_t *op, unsigned constant, vn_reveal_model_t *out, vn_error_t *err) {
     *out = (vn_reveal_model_t){.constant = constant};
-    recipe_t r = {.op = op, .m = out, .opset = FLOAT_OPSET, .ir = FLOAT_IR};
+    recipe_t r = {.op = op, .m = out, .domain = "", .opset = FLOAT_OPSET, .ir = FLOAT_IR};
     if ((unsigned)op->kind >= VN_SUM_KIND_COUNT) return vn_fail(err, VN_ERR_USAGE, "reveal: no operator of number %d", (int)op->kind);
     vn_status_t st = recipes[op->kind](&r, err);
     if (st == VN_OK) st = build(&r, err);

@@ -80,6 +80,45 @@ static vn_status_t matmul(scene_t *s, vn_error_t *err) {
     return VN_OK;
 }
 
+static vn_status_t integer(scene_t *s, vn_error_t *err) {
+    const vn_inferred_value_t *b;
+    VN_TRY(matmul(s, err));
+    VN_TRY(shape_of(s, 1, &b, err));
+    for (int k = 2; k < s->node->n_inputs; ++k)
+        if (*s->node->inputs[k]) return no_sum(s, "zero points; integer products are exact, so that no order shows (order-free)", err);
+    if (b->dtype != s->op->dtype)
+        return no_sum(s, "operands of two types; integer products are exact, so that no order shows (order-free)", err);
+    s->m->dtype = VN_I32;
+    return VN_OK;
+}
+
+static vn_status_t nbits(scene_t *s, vn_error_t *err) {
+    const vn_inferred_value_t *a, *in;
+    vn_sum_op_t *op = s->op;
+    int64_t dims[VN_MAX_RANK];
+    VN_TRY(shape_of(s, 0, &a, err));
+    for (int k = 4; k < s->node->n_inputs; ++k)
+        if (*s->node->inputs[k]) return no_sum(s, "reordered groups (g_idx) or a bias", err);
+    op->n = vn_node_int(s->node, "N", 0);
+    op->k = vn_node_int(s->node, "K", 0);
+    op->block = vn_node_int(s->node, "block_size", 0);
+    op->bits = (int)vn_node_int(s->node, "bits", 4);
+    op->accuracy = (int)vn_node_int(s->node, "accuracy_level", 0);
+    op->m = product_of(a->dims, 0, a->rank - 1);
+    op->zero_points = s->node->n_inputs > 3 && *s->node->inputs[3];
+    if (op->k < 1 || op->n < 1 || op->block < 1 || a->dims[a->rank - 1] != op->k) return no_sum(s, "K, N or block_size", err);
+    operand(s, 0, as_is(a->rank, a->dims));
+    for (int k = 1; k < (op->zero_points ? 4 : 3); ++k) {
+        VN_TRY(shape_of(s, k, &in, err));
+        if (in->dtype != (k == 2 ? VN_F32 : VN_U8)) return no_sum(s, "its codes and zero points must be u8, its scales f32", err);
+        operand(s, k, as_is(in->rank, in->dims));
+    }
+    memcpy(dims, a->dims, (size_t)a->rank * sizeof *dims);
+    dims[a->rank - 1] = op->n;
+    result(s, as_is(a->rank, dims), a->rank, dims);
+    return VN_OK;
+}
+
 static vn_status_t gemm(scene_t *s, vn_error_t *err) {
     const vn_inferred_value_t *a, *b, *c;
     vn_sum_op_t *op = s->op;
@@ -263,38 +302,60 @@ static vn_status_t pooling(scene_t *s, vn_error_t *err) {
     return VN_OK;
 }
 
+/* [batch, heads, length, size], or the heads side by side: [batch, length, heads * size]. */
+static vn_layout_t heads_of(const vn_inferred_value_t *x, int64_t heads) {
+    if (x->rank == 4) return as_is(4, x->dims);
+    const int64_t dims[4] = {x->dims[0], heads, x->dims[1], x->dims[2] / heads};
+    vn_layout_t l = as_is(4, dims);
+    l.permutation[1] = 2;
+    l.permutation[2] = 1;
+    l.stored_rank = 3;
+    memcpy(l.stored, x->dims, 3 * sizeof *l.stored);
+    return l;
+}
+
 static vn_status_t attention(scene_t *s, vn_error_t *err) {
-    const vn_inferred_value_t *q, *k, *v;
-    VN_TRY(shape_of(s, 0, &q, err));
-    VN_TRY(shape_of(s, 1, &k, err));
-    VN_TRY(shape_of(s, 2, &v, err));
+    const vn_inferred_value_t *in[3];
+    const bool contrib = *s->node->domain != '\0';
+    int64_t heads[3];
+    vn_layout_t l[3];
+    heads[0] = vn_node_int(s->node, contrib ? "num_heads" : "q_num_heads", 0);
+    heads[1] = heads[2] = contrib ? heads[0] : vn_node_int(s->node, "kv_num_heads", 0);
+    for (int k = 0; k < 3; ++k) {
+        VN_TRY(shape_of(s, k, &in[k], err));
+        if (in[k]->rank == 4 && !contrib) heads[k] = in[k]->dims[1];
+        else if (in[k]->rank != 3)
+            return no_sum(s, "its operands are not [batch, heads, length, size] or [batch, length, heads * size]", err);
+        if (heads[k] < 1 || (in[k]->rank == 3 && in[k]->dims[2] % heads[k])) return no_sum(s, "its number of heads", err);
+        if (in[k]->rank != in[0]->rank) return no_sum(s, "operands of three and of four axes", err);
+        l[k] = heads_of(in[k], heads[k]);
+    }
     for (int i = 3; i < s->node->n_inputs; ++i)
-        if (*s->node->inputs[i]) return no_sum(s, "a mask or a cache", err);
-    if (q->rank != 4 || k->rank != 4 || v->rank != 4) return no_sum(s, "its operands are not [batch, heads, length, size]", err);
-    if (vn_node_int(s->node, "is_causal", 0) || vn_node_float(s->node, "softcap", 0) != 0) return no_sum(s, "is_causal or softcap", err);
-    if (v->dims[3] != q->dims[3]) return no_sum(s, "the size of values differs from that of keys", err);
+        if (*s->node->inputs[i]) return no_sum(s, "a mask, a bias or a cache", err);
+    if (vn_node_int(s->node, "is_causal", 0) || vn_node_int(s->node, "unidirectional", 0) || vn_node_float(s->node, "softcap", 0) != 0)
+        return no_sum(s, "is_causal or softcap", err);
+    if (l[2].dims[3] != l[0].dims[3]) return no_sum(s, "the size of values differs from that of keys", err);
     vn_sum_op_t *op = s->op;
-    op->batch = q->dims[0];
-    op->heads = q->dims[1];
-    op->m = q->dims[2];
-    op->head_size = q->dims[3];
-    op->kv_heads = k->dims[1];
-    op->keys = k->dims[2];
+    op->batch = l[0].dims[0];
+    op->heads = heads[0];
+    op->m = l[0].dims[2];
+    op->head_size = l[0].dims[3];
+    op->kv_heads = heads[1];
+    op->keys = l[1].dims[2];
     op->scale = vn_node_float(s->node, "scale", 0);
-    operand(s, 0, as_is(4, q->dims));
-    operand(s, 1, as_is(4, k->dims));
-    operand(s, 2, as_is(4, v->dims));
-    result(s, as_is(4, q->dims), 4, q->dims);
+    for (int k = 0; k < 3; ++k) operand(s, k, l[k]);
+    result(s, l[0], in[0]->rank, in[0]->dims);
     return VN_OK;
 }
 
 static const struct {
-    const char *op;
+    const char *op; /* with its domain before it, unless that is the default one */
     vn_sum_kind_t kind;
     vn_status_t (*read)(scene_t *, vn_error_t *);
 } known[] = {
     {"MatMul", VN_SUM_MATMUL, matmul},
     {"Gemm", VN_SUM_MATMUL, gemm},
+    {"MatMulInteger", VN_SUM_MATMUL, integer},
     {"Conv", VN_SUM_CONV, convolution},
     {"ReduceSum", VN_SUM_REDUCE_SUM, reduction},
     {"ReduceMean", VN_SUM_REDUCE_MEAN, reduction},
@@ -308,11 +369,20 @@ static const struct {
     {"CumSum", VN_SUM_CUMSUM, cumulative},
     {"GlobalAveragePool", VN_SUM_AVERAGE_POOL, pooling},
     {"Attention", VN_SUM_ATTENTION, attention},
+    {"com.microsoft:MultiHeadAttention", VN_SUM_ATTENTION, attention},
+    {"com.microsoft:MatMulNBits", VN_SUM_MATMUL_NBITS, nbits},
 };
+
+static bool is_known(size_t k, const vn_node_t *n) {
+    const char *colon = strchr(known[k].op, ':');
+    const size_t domain = colon ? (size_t)(colon - known[k].op) : 0;
+    return strcmp(colon ? colon + 1 : known[k].op, n->op) == 0 && strlen(n->domain) == domain &&
+           strncmp(known[k].op, n->domain, domain) == 0;
+}
 
 bool vn_reveal_reads(const vn_node_t *n) {
     for (size_t k = 0; k < sizeof known / sizeof *known; ++k)
-        if (strcmp(known[k].op, n->op) == 0 && !*n->domain) return true;
+        if (is_known(k, n)) return true;
     return false;
 }
 
@@ -334,7 +404,7 @@ static vn_status_t fix_others(scene_t *s, vn_error_t *err) {
 
 static vn_status_t read_node(scene_t *s, vn_error_t *err) {
     for (size_t k = 0; k < sizeof known / sizeof *known; ++k) {
-        if (strcmp(known[k].op, s->node->op) != 0 || *s->node->domain) continue;
+        if (!is_known(k, s->node)) continue;
         const vn_inferred_value_t *x;
         VN_TRY(shape_of(s, 0, &x, err));
         s->op->kind = known[k].kind;
@@ -342,8 +412,9 @@ static vn_status_t read_node(scene_t *s, vn_error_t *err) {
         VN_TRY(known[k].read(s, err));
         return fix_others(s, err);
     }
-    return no_sum(s, "no operator whose sum can be read; products, convolutions, reductions, norms, softmax, CumSum and Attention can",
-                  err);
+    return no_sum(
+        s, "no operator whose sum can be read; products, convolutions, reductions, norms, softmax, CumSum, Attention and MatMulNBits can",
+        err);
 }
 
 vn_status_t vn_reveal_model_node(const char *path, const char *node, int n_shapes, const vn_shape_arg_t *shapes, uint64_t seed,

@@ -4,6 +4,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 F32, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+U8, I32 = TensorProto.UINT8, TensorProto.INT32
 
 
 def numbers(seed, *shape):

@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 import jsonschema
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -95,6 +96,73 @@ def test_integers_have_no_order():
     assert found["classes"][0]["violation"] == "order-free" and found["coverage"] in (None, 1)
 
 
+NBITS = ["--m", 6, "--k", 160, "--n", 24]
+
+
+@pytest.mark.parametrize("options", [[], ["--zero-points"], ["--block", 16, "--bits", 8], ["--accuracy", 1], ["--m", 1]])
+def test_weights_in_codes_replay_to_the_bit(options):
+    """ONNX Runtime dequantises to f32 and multiplies, unless accuracy_level lets it quantise the activations."""
+    [found] = reveal("matmulnbits", "-b", "ort", *NBITS, *options, exits=(0, 3))
+    assert found["operator"] == "MatMulNBits" and (found["coverage"] == 1 or found["reason"]), found
+    assert all(c["schedule"] or c["violation"] for c in found["classes"])
+
+
+@pytest.mark.parametrize("backend,options", [("ort", ["--accuracy", 4]), ("openvino,precision=f32", [])])
+def test_quantised_activations_are_named(backend, options):
+    [found] = reveal("matmulnbits", "-b", backend, *NBITS, *options, exits=(0, 3))
+    if found["coverage"] == 1:
+        return  # a processor whose kernels quantise nothing
+    assert found["classes"][0]["violation"] in ("value-dependent", "no-summation-tree") or found["reason"]
+    if found["classes"][0]["violation"] == "value-dependent":
+        assert "32 terms a scale" in found["reason"] and found["schedule"] is None and found["schedule_sha256"] is None
+
+
+@pytest.mark.parametrize("backend", ["ort", "openvino,precision=f32"])
+@pytest.mark.parametrize("heads,kv_heads,m,keys,size", [(2, 2, 5, 64, 32), (4, 2, 1, 48, 16)])
+def test_attention_replays_to_the_bit(backend, heads, kv_heads, m, keys, size):
+    [found] = reveal("attention", "-b", backend, "--heads", heads, "--kv-heads", kv_heads, "--m", m, "--keys", keys, "--head-size", size, exits=(0, 3))
+    assert found["error"] is None and (found["coverage"] == 1 or found["reason"]), found
+    places = [c["where"] for c in found["classes"]]
+    assert places[0].startswith("keys: ") and places[-1].startswith("scores: ")
+    assert all(c["schedule"] or c["violation"] for c in found["classes"])
+    if found["coverage"] == 1:
+        assert found["elements"] > 5 * heads * m * size and "read to the bit through exp" in found["notes"]
+
+
+def test_weights_in_codes_in_a_model(tmp_path):
+    k, n, block = 64, 6, 32
+    rng = np.random.default_rng(7)
+    weights = {"b": rng.integers(0, 256, (n, k // block, block // 2), dtype=np.uint8), "s": rng.random((n, k // block), dtype=np.float32),
+               "z": rng.integers(0, 256, (n, 1), dtype=np.uint8)}
+    dense = models.node("MatMulNBits", "x b s z", "y", "dense", domain="com.microsoft", K=k, N=n, bits=4, block_size=block)
+    model = models.save(tmp_path / "q.onnx", [dense], [models.info("x", shape=[2, 3, k])], [models.info("y")], weights, domains=["com.microsoft"])
+    [found] = reveal(model, "--node", "dense", "-b", "ort", exits=(0, 3))
+    assert found["operator"] == "MatMulNBits" and "with zero points" in found["shape"] and found["shape"].startswith("6x64x6")
+    assert found["coverage"] == 1 or found["reason"]
+
+
+def test_attention_and_integers_in_a_model(tmp_path):
+    model = models.save(tmp_path / "a.onnx", [models.node("Attention", "q k v", "y", "attend"), models.node("MatMulInteger", "a b", "i", "whole")],
+                        [*(models.info(x, shape=[1, 2, 8, 8]) for x in "qkv"), models.info("a", models.U8, [3, 9]), models.info("b", models.U8, [9, 4])],
+                        [models.info("y"), models.info("i", models.I32)], opset=23)
+    [found] = reveal(model, "--node", "attend", "-b", "ort", exits=(0, 3))
+    assert found["operator"] == "Attention" and (found["coverage"] == 1 or found["reason"])
+    [found] = reveal(model, "--node", "whole", "-b", "ort")
+    assert found["classes"][0]["violation"] == "order-free" and found["coverage"] == 1
+
+
+@pytest.mark.parametrize("op,domain,attributes", [("MultiHeadAttention", "com.microsoft", {"num_heads": 4}), ("Attention", "", {"q_num_heads": 4, "kv_num_heads": 4})])
+def test_heads_side_by_side(tmp_path, op, domain, attributes):
+    """[batch, length, heads * size]: as heads of their own, the same bits come back."""
+    model = models.save(tmp_path / "h.onnx", [models.node(op, "q k v", "y", "attend", domain=domain, **attributes)],
+                        [models.info("q", shape=[2, 5, 32]), models.info("k", shape=[2, 12, 32]), models.info("v", shape=[2, 12, 32])], [models.info("y")],
+                        opset=23, domains=["com.microsoft"])
+    [found] = reveal(model, "--node", "attend", "-b", "ort", exits=(0, 3))
+    assert found["operator"] == "Attention" and found["shape"] == "4 heads, 5 queries, 12 keys of 8"
+    assert found["coverage"] == 1 or found["reason"]
+    assert found["classes"][0]["elements"] >= 1 and found["classes"][0]["where"].startswith("keys: ")
+
+
 def test_a_node_of_a_model(tmp_path):
     model = models.save(tmp_path / "m.onnx", [models.node("Relu", "x", "r", "first"), models.node("MatMul", "r w", "y", "dense")],
                         [models.info("x", shape=[5, 40])], [models.info("y")], {"w": models.numbers(4, 40, 6)})
@@ -122,7 +190,9 @@ def test_rung_nine_of_check(tmp_path):
     (["matmul", "-b", "mutant", "--m", "2", "--k", "2", "--n", "2", "--dtype", "q7"], "q7"),
     (["conv", "-b", "mutant", "--kernel", "3y3"], "3y3"), (["matmul", "-b", "nobody", "--m", "2", "--k", "2", "--n", "2"], "nobody"),
     (["sum", "-b", "mutant", "--m", "4", "--n", "99999999999"], "n (terms"), (["missing.onnx", "--node", "a", "-b", "mutant"], "missing.onnx"),
-    (["missing.onnx", "-b", "mutant"], "--node"), (["gemm", "-b", "mutant", "--m", "2", "--k", "2", "--n", "2", "--batch", "3"], "addend")])
+    (["missing.onnx", "-b", "mutant"], "--node"), (["matmulnbits", "-b", "ort", "--m", "2", "--k", "32", "--n", "2", "--bits", "3"], "bits is 3"),
+    (["matmulnbits", "-b", "ort", "--m", "2", "--k", "32", "--n", "2", "--block", "20"], "power of two"), (["attention", "-b", "ort", "--m", "2"], "heads is 0"),
+    (["gemm", "-b", "mutant", "--m", "2", "--k", "2", "--n", "2", "--batch", "3"], "addend")])
 def test_bad_requests_get_one_line(args, words):
     done = run("reveal", *args)
     assert done.returncode in (2, 3) and words in done.stderr + done.stdout
