@@ -30,7 +30,8 @@ vn_status_t vn_terms_reduce(vn_eval_t *e, int k, int64_t i, double *out, int64_t
     (void)k;
     bool reduced[VN_MAX_RANK];
     VN_TRY(reduced_axes(e, reduced));
-    const bool squares = strcmp(e->node->op, "ReduceSumSquare") == 0 || strcmp(e->node->op, "ReduceL2") == 0, sizes = strcmp(e->node->op, "ReduceL1") == 0;
+    const bool squares = strcmp(e->node->op, "ReduceSumSquare") == 0 || strcmp(e->node->op, "ReduceL2") == 0,
+               sizes = strcmp(e->node->op, "ReduceL1") == 0;
     const vn_tensor_t *x = e->in[0].t;
     const double *v = vn_arg_f64(e, 0);
     if (!v) return VN_ERR_NOMEM;
