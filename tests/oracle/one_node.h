@@ -32,7 +32,7 @@ typedef struct one_node {
 } one_node_t;
 
 static inline vn_model_t *one_model(vn_test_t *t, const one_node_t *c) {
-    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"}, *const outs[] = {"y", "z", "w", "v"};
+    static const char *const names[ONE_MAX] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}, *const outs[] = {"y", "z", "w", "v"};
     vn_model_t *m;
     vn_error_t err;
     const char *inputs[ONE_MAX];
