@@ -21,7 +21,8 @@ MORE = [("matmul", "8x1x64x64", ["--batch", 8, "--m", 1, "--k", 64, "--n", 64]),
         ("conv", "1x64x12x12, 64 of 1x1", ["--channels", 64, "--filters", 64, "--kernel", "1x1", "--image", "12x12", "--constant-b"]),
         ("sum", "64 x 100", ["--m", 64, "--n", 100]), ("sum", "64 x 1000", ["--m", 64, "--n", 1000]), ("sum", "4096 x 256", ["--m", 4096, "--n", 256]),
         ("mean", "64 x 100", ["--m", 64, "--n", 100]), ("sumsquare", "64 x 1000", ["--m", 64, "--n", 1000]), ("l2", "64 x 100", ["--m", 64, "--n", 100]),
-        ("cumsum", "64 x 1000", ["--m", 64, "--n", 1000]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49])]
+        ("cumsum", "64 x 1000", ["--m", 64, "--n", 1000]), ("averagepool", "16 x 49", ["--m", 16, "--n", 49]),
+        *[(kind, f"64 x {n}", ["--m", 64, "--n", n]) for kind in ("softmax", "logsumexp", "rmsnorm", "layernorm") for n in (64, 100, 256)]]
 BEGIN, END = "<!-- table: bench/schedules.py -->", "<!-- end of table -->"
 
 
@@ -42,7 +43,10 @@ def row(spec, kind, shape, found):
     if len(found["classes"]) > 3:
         trees += f" and {len(found['classes']) - 3} more"
     coverage = "-" if found["coverage"] is None else f"{found['coverage']:.6f}"
-    return f"| {spec} | {kind} | {shape} | {trees} | {found['arithmetic'] or '-'} | {coverage} | {found['reason'] or found['notes'] or ''} |"
+    means = {c["mean"] for c in found["classes"] if c["mean"]}
+    trees += "".join(", mean `" + m.replace("|", "\\|") + "`" for m in sorted(means))
+    arithmetic = (found["arithmetic"] or "-") + (f"; mean {found['mean_arithmetic']}" if means else "") + (f"; {found['form']}" if found["form"] else "")
+    return f"| {spec} | {kind} | {shape} | {trees} | {arithmetic} | {coverage} | {found['reason'] or found['notes'] or ''} |"
 
 
 def main():
