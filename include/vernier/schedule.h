@@ -218,7 +218,7 @@ typedef struct vn_schedule_class {
     char *text;      /* canonical */
     vn_tree_t *mean;
     char *mean_text;
-    char *where;     /* class map "r* c0+1%2", "*" */
+    char *where; /* class map "r* c0+1%2", "*" */
     int64_t elements;
     vn_violation_t violation;
 } vn_schedule_class_t;

@@ -217,7 +217,7 @@ static vn_status_t read_form(norm_t *w, vn_error_t *err) {
 
 /* ---- fused squares: one leaf holds a number whose square is not exact, all others numbers whose squares are ---- */
 
-enum { TRIALS = 32, ROUNDS = 16, ENOUGH = 5 };
+enum { TRIALS = 32, ROUNDS = 16, ENOUGH = 3 };
 
 static void trial(norm_t *w, int32_t z, float *x) {
     const int32_t n = w->q.n;
