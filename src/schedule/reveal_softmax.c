@@ -11,7 +11,7 @@
 
 #include "schedule/reveal.h"
 
-enum { CHECKS = 200, DISTRIBUTIONS = 3, JUDGED = 1 << 16, TRIES = 40, FEWEST = 3 };
+enum { CHECKS = 200, DISTRIBUTIONS = 3, JUDGED = 1 << 16, TRIES = 40, AGAIN = 10, FEWEST = 3 };
 static const float none = -1000; /* exp of it is 0 in every format of f32's range */
 
 static float argument_of(double units) { return (float)log(units * 0x1p-23); }
@@ -96,7 +96,9 @@ static bool fill(const vn_row_sums_t *q, const float *data, filler_t *f, float *
     if (due < 1 || due + f->copies > room) return false;
     int placed = 0;
     const double each = rest + f->extra < 0x1p-20 ? 0x1p-20 : rest + f->extra > 1 ? 1 : rest + f->extra;
-    for (int32_t c = 0; c < q->n; ++c) {
+    const int32_t shift = f->tries / AGAIN * 7; /* another order of the same terms, where some sums are jumped over */
+    for (int32_t k = 0; k < q->n; ++k) {
+        const int32_t c = (k + shift) % q->n;
         if (wanted(f, c)) x[c] = data[c];
         else if (zeros < due) {
             x[c] = 0;
