@@ -30,7 +30,8 @@ MORE = [("matmul", "8x1x64x64", ["--batch", 8, "--m", 1, "--k", 64, "--n", 64]),
         ("matmulnbits", "1x256x48, 4 bits in 32", ["--m", 1, "--k", 256, "--n", 48]),
         ("matmulnbits", "64x256x48, 4 bits in 128, zero points", ["--m", 64, "--k", 256, "--n", 48, "--block", 128, "--zero-points"]),
         ("matmulnbits", "64x256x48, 8 bits in 32", ["--m", 64, "--k", 256, "--n", 48, "--bits", 8]),
-        ("matmulnbits", "64x256x48, 4 bits in 32, accuracy_level 4", ["--m", 64, "--k", 256, "--n", 48, "--accuracy", 4])]
+        ("matmulnbits", "64x256x48, 4 bits in 32, accuracy_level 4", ["--m", 64, "--k", 256, "--n", 48, "--accuracy", 4]),
+        *[(kind, f"64 x {n}", ["--m", 64, "--n", n]) for kind in ("softmax", "logsumexp", "rmsnorm", "layernorm") for n in (64, 100, 256)]]
 BEGIN, END = "<!-- table: bench/schedules.py -->", "<!-- end of table -->"
 
 
@@ -51,7 +52,10 @@ def row(spec, kind, shape, found):
     if len(found["classes"]) > 3:
         trees += f" and {len(found['classes']) - 3} more"
     coverage = "-" if found["coverage"] is None else f"{found['coverage']:.6f}"
-    return f"| {spec} | {kind} | {shape} | {trees} | {found['arithmetic'] or '-'} | {coverage} | {found['reason'] or found['notes'] or ''} |"
+    means = {c["mean"] for c in found["classes"] if c["mean"]}
+    trees += "".join(", mean `" + m.replace("|", "\\|") + "`" for m in sorted(means))
+    arithmetic = (found["arithmetic"] or "-") + (f"; mean {found['mean_arithmetic']}" if means else "") + (f"; {found['form']}" if found["form"] else "")
+    return f"| {spec} | {kind} | {shape} | {trees} | {arithmetic} | {coverage} | {found['reason'] or found['notes'] or ''} |"
 
 
 def main():

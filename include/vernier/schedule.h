@@ -217,18 +217,22 @@ typedef struct vn_reveal_options {
     int threads;        /* of the replay; 0: all */
 } vn_reveal_options_t;
 
-/** Output elements that share a tree. */
+/** Output elements that share a tree. mean: LayerNormalization sums twice, the terms for their mean, then squares; NULL elsewhere. */
 typedef struct vn_schedule_class {
     vn_tree_t *tree; /* NULL: not revealed (violation) */
     char *text;      /* canonical */
-    char *where;     /* class map "r* c0+1%2", "*" */
+    vn_tree_t *mean;
+    char *mean_text;
+    char *where; /* class map "r* c0+1%2", "*" */
     int64_t elements;
     vn_violation_t violation;
 } vn_schedule_class_t;
 /**
  * What was read off. Coverage = replayed/elements over the random data of several distributions: 1 means each element is bit-equal.
  * reason     named when coverage is below 1 or a class has no tree; never empty then.
- * sha256     of every class's text and map and of the arithmetic: the observed algorithm identity. "" when nothing was revealed.
+ * form       what is made of the sum where that is more than a store: "y = e*(1/S)"; "" elsewhere.
+ * sha256     of every class's text and map, of the arithmetic, and of mean and form where there are some: the observed algorithm identity.
+ *            "" when nothing was revealed.
  */
 typedef struct vn_schedule {
     vn_sum_op_t op;
@@ -238,6 +242,9 @@ typedef struct vn_schedule {
     int64_t outputs;
     vn_arithmetic_t arithmetic;
     char arithmetic_text[200];
+    vn_arithmetic_t mean_arithmetic; /* with a mean: of its sum */
+    char mean_arithmetic_text[200];
+    char form[160];
     char sha256[65];
     int64_t elements, replayed; /* judged over all distributions */
     char reason[300];

@@ -71,8 +71,15 @@ void vn_reveal_print(vn_text_t *out, const vn_reveal_request_t *r, const vn_reve
         if (strcmp(words, k->text) != 0) vn_text_printf(out, "   %s", words);
         if (s->n_classes > 1) vn_text_printf(out, "   at %s (%lld elements)", k->where, (long long)k->elements);
         vn_text_add(out, "\n");
+        if (!k->mean_text) continue;
+        vn_schedule_words(k->mean_text, words, sizeof words);
+        vn_text_printf(out, "mean        %s", k->mean_text);
+        if (strcmp(words, k->mean_text) != 0) vn_text_printf(out, "   %s", words);
+        vn_text_add(out, "\n");
     }
     line(out, "arithmetic", s->arithmetic_text);
+    if (*s->mean_arithmetic_text) line(out, "of the mean", s->mean_arithmetic_text);
+    if (*s->form) line(out, "form", s->form);
     if (*s->sha256) vn_text_printf(out, "identity    sched:%s\n", s->sha256);
     if (*s->reason) line(out, "reason", s->reason);
     if (*s->notes) line(out, "notes", s->notes);
@@ -117,6 +124,7 @@ static void classes(vn_text_t *out, const vn_schedule_t *s) {
         vn_text_printf(out, "%s\n  {\"elements\": %lld", c ? "," : "", (long long)k->elements);
         field(out, "where", k->where);
         field(out, "schedule", k->text);
+        field(out, "mean", k->mean_text);
         field(out, "violation", vn_violation_name(k->violation.kind));
         field(out, "what", k->violation.what);
         vn_text_add(out, "}");
@@ -159,6 +167,8 @@ void vn_reveal_json_object(vn_text_t *out, const vn_reveal_request_t *r, const v
     else vn_text_add(out, "null");
     vn_text_printf(out, ", \"elements\": %lld, \"replayed\": %lld", (long long)s->elements, (long long)s->replayed);
     field(out, "arithmetic", s->arithmetic_text);
+    field(out, "mean_arithmetic", s->mean_arithmetic_text);
+    field(out, "form", s->form);
     field(out, "reason", s->reason);
     field(out, "notes", s->notes);
     vn_text_printf(out, ", \"calls\": %lld, \"loads\": %lld, \"backend_seconds\": %.6g, \"transfer_seconds\": %.6g, \"host_seconds\": %.6g",

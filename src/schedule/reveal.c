@@ -20,10 +20,10 @@ static const struct {
     [VN_SUM_REDUCE_L1] = {"ReduceL1", vn_reveal_squares},
     [VN_SUM_SQUARE] = {"ReduceSumSquare", vn_reveal_squares},
     [VN_SUM_L2] = {"ReduceL2", vn_reveal_squares},
-    [VN_SUM_LOG_SUM_EXP] = {"ReduceLogSumExp", NULL},
-    [VN_SUM_SOFTMAX] = {"Softmax", NULL},
-    [VN_SUM_LAYER_NORM] = {"LayerNormalization", NULL},
-    [VN_SUM_RMS_NORM] = {"RMSNormalization", NULL},
+    [VN_SUM_LOG_SUM_EXP] = {"ReduceLogSumExp", vn_reveal_log_sum_exp},
+    [VN_SUM_SOFTMAX] = {"Softmax", vn_reveal_softmax},
+    [VN_SUM_LAYER_NORM] = {"LayerNormalization", vn_reveal_norm},
+    [VN_SUM_RMS_NORM] = {"RMSNormalization", vn_reveal_norm},
     [VN_SUM_CUMSUM] = {"CumSum", vn_reveal_scan},
     [VN_SUM_ATTENTION] = {"Attention", vn_reveal_attention},
     [VN_SUM_AVERAGE_POOL] = {"GlobalAveragePool", vn_reveal_rows},
@@ -37,6 +37,8 @@ void vn_schedule_free(vn_schedule_t *s) {
     for (int c = 0; c < s->n_classes; ++c) {
         vn_tree_free(s->classes[c].tree);
         vn_free(s->classes[c].text);
+        vn_tree_free(s->classes[c].mean);
+        vn_free(s->classes[c].mean_text);
         vn_free(s->classes[c].where);
     }
     vn_free(s->classes);
@@ -100,7 +102,9 @@ vn_status_t vn_reveal_call(vn_reveal_run_t *r, const vn_tensor_t *const *inputs,
 }
 
 vn_status_t vn_reveal_identity(vn_schedule_t *s, vn_error_t *err) {
+    const bool mean = s->op.kind == VN_SUM_LAYER_NORM;
     vn_arithmetic_text(&s->arithmetic, s->arithmetic_text, sizeof s->arithmetic_text);
+    if (mean) vn_arithmetic_text(&s->mean_arithmetic, s->mean_arithmetic_text, sizeof s->mean_arithmetic_text);
     vn_sha256_t *h = NULL;
     for (int c = 0; c < s->n_classes; ++c) {
         vn_schedule_class_t *k = &s->classes[c];
@@ -108,15 +112,21 @@ vn_status_t vn_reveal_identity(vn_schedule_t *s, vn_error_t *err) {
         vn_free(k->text);
         k->text = NULL;
         VN_TRY(vn_schedule_compress(k->tree, &k->text, err));
+        vn_free(k->mean_text);
+        k->mean_text = NULL;
+        if (k->mean) VN_TRY(vn_schedule_compress(k->mean, &k->mean_text, err));
     }
     for (int c = 0; c < s->n_classes; ++c)
-        if (!s->classes[c].tree) return VN_OK; /* no identity of what was not read */
+        if (!s->classes[c].tree || (mean && !s->classes[c].mean)) return VN_OK; /* no identity of what was not read */
     if (!(h = vn_sha256_new())) return vn_fail(err, VN_ERR_NOMEM, "no memory");
     for (int c = 0; c < s->n_classes; ++c) {
         vn_sha256_add(h, s->classes[c].text, strlen(s->classes[c].text) + 1);
         vn_sha256_add(h, s->classes[c].where, strlen(s->classes[c].where) + 1);
+        if (mean) vn_sha256_add(h, s->classes[c].mean_text, strlen(s->classes[c].mean_text) + 1);
     }
     vn_sha256_add(h, s->arithmetic_text, strlen(s->arithmetic_text) + 1);
+    if (mean) vn_sha256_add(h, s->mean_arithmetic_text, strlen(s->mean_arithmetic_text) + 1);
+    if (*s->form) vn_sha256_add(h, s->form, strlen(s->form) + 1);
     vn_sha256_finish(h, s->sha256);
     return VN_OK;
 }

@@ -28,6 +28,9 @@ vn_status_t vn_reveal_scan(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_conv(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_nbits(vn_reveal_run_t *r, vn_error_t *err);
 vn_status_t vn_reveal_attention(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_softmax(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_log_sum_exp(vn_reveal_run_t *r, vn_error_t *err);
+vn_status_t vn_reveal_norm(vn_reveal_run_t *r, vn_error_t *err);
 
 /* ---- products ---- */
 
@@ -125,6 +128,33 @@ typedef struct vn_classes {
 /** signatures: n of them, each [m*n]. Errors: NOMEM; RANGE: more than 64 classes. */
 vn_status_t vn_classes_of(int32_t m, int32_t n, int signatures, double *const *signature, vn_classes_t *out, vn_error_t *err);
 void vn_classes_clear(vn_classes_t *c);
+
+/* ---- sums of rows inside a larger operator (row_sums.c) ---- */
+
+/** m rows of n terms, of each of which `width` outputs come. */
+typedef struct vn_row_sums {
+    vn_reveal_run_t *r;
+    int32_t m, n, width;
+    float *x;           /* [m*n] */
+    float *weight[2];   /* [n] each: the second and the third input; NULL: there is none */
+    double *out;        /* [m*width], of the last call */
+    const int32_t *row; /* rows of the class that is asked */
+    int32_t n_rows;
+} vn_row_sums_t;
+/** Errors: UNSUPPORTED: another type than f32; RANGE. weights: further inputs, of ones (the first) and zeros. */
+vn_status_t vn_row_sums_begin(vn_row_sums_t *q, vn_reveal_run_t *r, int32_t width, int weights, vn_error_t *err);
+void vn_row_sums_end(vn_row_sums_t *q);
+vn_status_t vn_row_sums_run(vn_row_sums_t *q, vn_error_t *err);
+static inline float *vn_row_sums_at(vn_row_sums_t *q, int32_t k) { return q->x + (int64_t)q->row[k] * q->n; }
+static inline const double *vn_row_sums_out(const vn_row_sums_t *q, int32_t k) { return q->out + (int64_t)q->row[k] * q->width; }
+/** Rows that give the same bits for the same terms are a class; `read` is called for each, with q->row set. What has no tree is the reason. */
+typedef vn_status_t (*vn_read_class_fn)(void *context, vn_schedule_class_t *k, vn_error_t *err);
+vn_status_t vn_row_sums_classes(vn_row_sums_t *q, vn_classes_t *classes, vn_read_class_fn read, void *context, vn_error_t *err);
+/** How often a batch of all rows is drawn so that `elements` are judged, with at most a quarter of the calls that are left for `calls` a draw. */
+int64_t vn_row_sums_draws(const vn_row_sums_t *q, int64_t elements, int64_t calls);
+
+/** fused [n]: 1: the square of the leaf is fused onto its sibling's sum. Marks and pair orders are put into the tree. */
+vn_status_t vn_tree_mark_squares(vn_tree_t **tree, const uint8_t *fused, bool *fma_used, vn_error_t *err);
 
 /** Arithmetic of the leaves and nodes, measured on a cell with its tree; marks and pair orders are put into the tree. */
 vn_status_t vn_gemm_measure(vn_gemm_t *p, const vn_cell_t *cell, vn_tree_t **tree, vn_arithmetic_t *a, vn_error_t *err);

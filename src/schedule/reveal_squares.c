@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schedule/draft.h"
 #include "schedule/reveal.h"
 
 enum { CHECKS = 200, DRAWS = 6, PAIRS = 16, CANDIDATES = 64, DISTRIBUTIONS = 2 };
@@ -166,34 +165,9 @@ static vn_status_t marks(squares_t *q, vn_tree_t **tree, bool *fma_used, vn_erro
     const vn_tree_t *t = *tree;
     int32_t *sibling = vn_alloc((size_t)t->n + 1, sizeof *sibling);
     uint8_t *fused = vn_alloc((size_t)t->n + 1, 1);
-    vn_draft_t d = {0};
     vn_status_t st = sibling && fused ? siblings(t, sibling, err) : vn_fail(err, VN_ERR_NOMEM, "no memory");
     if (st == VN_OK) st = ask_fused(q, t, sibling, fused, err);
-    *fma_used = false;
-    for (int32_t k = 0; k < t->n && st == VN_OK; ++k) *fma_used |= fused[k] != 0;
-    if (st == VN_OK) st = vn_draft_begin(&d, t->n, false, t->nodes + 1, err);
-    for (int32_t k = 0; k < t->nodes && st == VN_OK; ++k) {
-        int32_t id;
-        const int32_t a = t->child[t->first[k]], b = t->child[t->first[k] + 1];
-        const bool pair = a < t->n && b < t->n;
-        st = vn_draft_node(&d, &id, err);
-        if (st != VN_OK) break;
-        /* in a pair one square is rounded anyway: the one that is not fused comes first */
-        const bool turned = *fma_used && pair && fused[a] && !fused[b];
-        vn_draft_attach(&d, id, turned ? b : a);
-        vn_draft_attach(&d, id, turned ? a : b);
-        if (!*fma_used) continue;
-        if (pair && !fused[a] && !fused[b]) st = vn_draft_mark_rounded(&d, b, err);
-        if (!pair && a < t->n && !fused[a]) st = vn_draft_mark_rounded(&d, a, err);
-        if (!pair && b < t->n && !fused[b] && st == VN_OK) st = vn_draft_mark_rounded(&d, b, err);
-    }
-    vn_tree_t *marked = NULL;
-    if (st == VN_OK) st = vn_draft_finish(&d, t->nodes ? t->n + t->nodes - 1 : 0, true, &marked, err);
-    vn_draft_clear(&d);
-    if (st == VN_OK) {
-        vn_tree_free(*tree);
-        *tree = marked;
-    }
+    if (st == VN_OK) st = vn_tree_mark_squares(tree, fused, fma_used, err);
     vn_free(sibling);
     vn_free(fused);
     return st;

@@ -80,6 +80,29 @@ def test_rows(kind, schedule):
     assert found["coverage"] == 1 and found["schedule"] == schedule
 
 
+LANES8 = "90|0+12*8+8*1|A<@1{S}"
+
+
+@pytest.mark.parametrize("kind,form", [("softmax", "y = e/S"), ("logsumexp", "y = log(S) + max"), ("rmsnorm", "v = S/n + eps; r = 1/sqrt(v); y = (d*r)*w"),
+                                       ("layernorm", "mean = T/n; d = x - mean; v = S/n + eps; r = 1/sqrt(v); y = (d*r)*w + b")])
+def test_sums_inside_larger_operators(kind, form):
+    lanes, chain = reveal(kind, "-b", "mutant,association=lanes8", "-b", "mutant", "--m", 40, "--n", 90)
+    assert lanes["coverage"] == 1 and lanes["schedule"] == LANES8 and lanes["form"] == form and not lanes["reason"]
+    assert lanes["classes"][0]["mean"] == (LANES8 if kind == "layernorm" else None)
+    assert chain["schedule"] == "90||S" and len({lanes["schedule_sha256"], chain["schedule_sha256"]}) == 2
+
+
+@pytest.mark.parametrize("backend", ["ort", "openvino,precision=f32"])
+@pytest.mark.parametrize("kind", ["softmax", "logsumexp", "rmsnorm", "layernorm"])
+@pytest.mark.parametrize("n", [8, 100])
+def test_real_sums_inside_larger_operators(backend, kind, n):
+    [found] = reveal(kind, "-b", backend, "--m", 48, "--n", n, exits=(0, 3))
+    assert found["coverage"] == 1 or found["reason"], found
+    assert all(c["schedule"] or c["violation"] for c in found["classes"])
+    text = run("reveal", kind, "-b", backend, "--m", 48, "--n", n).stdout
+    assert "no tree" in text or ("\nform  " in text and ("\nmean  " in text) == (kind == "layernorm"))
+
+
 def test_operands_are_measured():
     [found] = reveal("matmul", "-b", "mutant,operands=tf32-rz", "--m", 8, "--k", 60, "--n", 9, "--card", exits=(0, 3))
     assert "operands=tf32-rz" in found["arithmetic"]
