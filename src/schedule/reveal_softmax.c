@@ -96,18 +96,19 @@ static bool fill(const vn_row_sums_t *q, const float *data, filler_t *f, float *
     if (due < 1 || due + f->copies > room) return false;
     int placed = 0;
     const double each = rest + f->extra < 0x1p-20 ? 0x1p-20 : rest + f->extra > 1 ? 1 : rest + f->extra;
-    const int32_t shift = f->tries / AGAIN * 7; /* another order of the same terms, where some sums are jumped over */
+    /* The further argument comes last where the order is one chain: a term added after it that ends in half an ulp makes every second sum, by ties to
+     * even, one that is never met. Later tries move it. */
+    const int32_t shift = f->tries / AGAIN * 7;
     for (int32_t k = 0; k < q->n; ++k) {
-        const int32_t c = (k + shift) % q->n;
-        if (wanted(f, c)) x[c] = data[c];
-        else if (zeros < due) {
-            x[c] = 0;
-            ++zeros;
+        const int32_t c = (q->n - 1 - k + shift) % q->n;
+        if (wanted(f, c)) {
+            x[c] = data[c];
         } else if (placed < f->copies) {
             x[c] = (float)log(each);
             ++placed;
         } else {
-            x[c] = none;
+            x[c] = zeros < due ? 0 : none;
+            ++zeros;
         }
     }
     return true;
