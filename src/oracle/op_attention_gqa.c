@@ -147,6 +147,9 @@ static vn_status_t fill(vn_eval_t *e, gqa_t *g) {
     return VN_OK;
 }
 
+/* Whether a x is the number p: nothing was lost, not even below the subnormal numbers. */
+static bool whole(double a, double x, vn_dd_t p) { return p.lo == 0 && (a == 0 || x == 0 || fabs(p.hi) >= 0x1p-960); }
+
 /* a x + b y in double-double; returns what it may be off by. */
 static double turned(double a, double x, double b, double y, double *hi, double *lo) {
     vn_dd_t p, q;
@@ -155,7 +158,7 @@ static double turned(double a, double x, double b, double y, double *hi, double 
     const vn_dd_t s = vn_dd_add(p, q);
     *hi = s.hi;
     *lo = s.lo;
-    return p.lo == 0 && q.lo == 0 ? 0 : VN_DD_U * fabs(s.hi) + 0x1p-1070; /* of two numbers the sum is one such number */
+    return whole(a, x, p) && whole(b, y, q) ? 0 : VN_DD_U * fabs(s.hi) + 0x1p-1070; /* of two numbers the sum is one such number */
 }
 
 static vn_status_t rotate(vn_eval_t *e, const gqa_t *g, vn_head_plane_t *p) {
