@@ -133,8 +133,8 @@ static bool planes_new(planes_t *p, int64_t n, bool bound, bool variance) {
     p->v = vn_alloc((size_t)n + 1, sizeof(double));
     p->e = bound ? vn_alloc((size_t)n + 1, sizeof(double)) : NULL;
     p->s = variance ? vn_alloc((size_t)n + 1, sizeof(double)) : NULL;
-    p->o = bound ? vn_alloc((size_t)n + 1, sizeof(double)) : NULL;
-    return p->v && ((p->e && p->o) || !bound) && (p->s || !variance);
+    p->o = vn_alloc((size_t)n + 1, sizeof(double)); /* a value alone wants it too: what it leaves open is evaluated again */
+    return p->v && p->o && (p->e || !bound) && (p->s || !variance);
 }
 
 typedef struct pass {
@@ -148,7 +148,7 @@ typedef struct pass {
 } pass_t;
 
 static vn_sample_t sample_at(const planes_t *p, int64_t i) {
-    return (vn_sample_t){.v = p->v[i], .e = p->e ? p->e[i] : 0, .s = p->s ? p->s[i] : 0, .o = p->o ? p->o[i] : 0};
+    return (vn_sample_t){.v = p->v[i], .e = p->e ? p->e[i] : 0, .s = p->s ? p->s[i] : 0, .o = p->o[i]};
 }
 
 static int64_t clamp(int64_t k, int64_t n) { return k < 0 ? 0 : k >= n ? n - 1 : k; }
@@ -230,7 +230,7 @@ static void pass_range(void *ctx, int64_t begin, int64_t end) {
             s->to.v[at] = y.v;
             if (s->to.e) s->to.e[at] = y.e;
             if (s->to.s) s->to.s[at] = y.s;
-            if (s->to.o) s->to.o[at] = y.o;
+            s->to.o[at] = y.o;
         }
     }
     vn_free(w);
@@ -371,7 +371,7 @@ vn_status_t vn_eval_resize(vn_eval_t *e) {
     } else {
         s = vn_out_float(e, 0, x->dtype, p.rank, p.dims);
         vn_ref_t *o = &e->out[0];
-        if (s == VN_OK && bound) s = vn_out_own(e, 0);
+        if (s == VN_OK) s = vn_out_own(e, 0);
         if (s == VN_OK) {
             memcpy(o->value, r.v, (size_t)o->count * sizeof(double));
             if (o->bound) memcpy(o->bound, r.e, (size_t)o->count * sizeof(double));

@@ -7,12 +7,15 @@
  *   RESIZE-3  normalised weights r_k(c) / sum r (antialias, exclude_outside): each r_k moves by at most slope dc + raw_u u =: m, so the
  *             normalised weight by at most m (1 + n w_k) / (S - n m); as the weights sum to 1 before and after, the value moves by the sum
  *             of that times |x_k - y|. Rounding: g(n+3) sum |w| (|x|+e).
- *   RESIZE-7  own error: the same sums with u = 2^-53 for every rounding, that of the coordinate included.
+ *   RESIZE-7  own error: the same sums with u = 2^-53 for every rounding, that of the coordinate included; 0 of a linear step whose coordinate is exact
+ *             and whose sum and products leave no rest (TwoSum, TwoProduct).
  * Variance: the coordinate part taken as uniform, a third of its largest value as deviation over sqrt 3, and one rounding per product and sum.
  */
 #include "oracle/resample.h"
 
 #include <math.h>
+
+#include "oracle/dd.h"
 
 double vn_cubic_weight(double a, double x) {
     x = fabs(x);
@@ -26,6 +29,15 @@ static double own_error(const vn_resample_rule_t *r, double moved, double round)
     return moved * (0x1p-53 / r->u_coordinate) + round * (0x1p-53 / r->u);
 }
 
+/* (1 - f) a + f b == v with nothing rounded; numbers beyond 2^900, whose split overflows, and those below 2^-900, whose rests do, are not looked at. */
+static bool linear_is_exact(double f, double a, double b, double v) {
+    double less, p_rest, q_rest, rest;
+    const double other = vn_dd_two_sum(1, -f, &less), p = vn_dd_two_prod(other, a, &p_rest), q = vn_dd_two_prod(f, b, &q_rest);
+    const double least = fmin(a == 0 ? 1 : fabs(a), b == 0 ? 1 : fabs(b)), most = fmax(fabs(a), fabs(b));
+    const bool within = least > 0x1p-900 && most < 0x1p900 && (f == 0 || f > 0x1p-60);
+    return within && vn_dd_two_sum(p, q, &rest) == v && less == 0 && p_rest == 0 && q_rest == 0 && rest == 0;
+}
+
 static double third(double coordinate_part) { return coordinate_part * coordinate_part / 27; }
 
 vn_sample_t vn_sample_linear(const vn_resample_rule_t *r, double f, double dc, const vn_sample_t w[VN_LINEAR_WINDOW]) {
@@ -37,10 +49,12 @@ vn_sample_t vn_sample_linear(const vn_resample_rule_t *r, double f, double dc, c
     const double doubt = (1 - f) * w[1].e + f * w[2].e;
     double round = vn_gamma(4, u) * size + 2 * u * diff + r->eta;
     if (dc == 0 && (f == 0 || diff == 0) && most == 0) round = f == 0 ? 0 : round; /* on a sample: nothing is computed */
+    const bool exact = moved == 0 && linear_is_exact(f, w[1].v, w[2].v, v);
+    const double own = exact ? 0 : own_error(r, moved, round);
     return (vn_sample_t){.v = v,
                          .e = moved + round + doubt,
                          .s = third(moved) + 0.18 * u * u * (2 * size * size + v * v) + (1 - f) * (1 - f) * w[1].s + f * f * w[2].s,
-                         .o = own_error(r, moved, round) + (1 - f) * w[1].o + f * w[2].o};
+                         .o = own + (1 - f) * w[1].o + f * w[2].o};
 }
 
 vn_sample_t vn_sample_cubic(const vn_resample_rule_t *r, double f, double dc, const vn_sample_t w[VN_CUBIC_WINDOW]) {
