@@ -14,8 +14,8 @@
 int main(int argc, char **argv) {
     static const char *const names[] = {"value", "bound", "variance"};
 #ifdef __GLIBC__ /* as the command does (src/cli/main.c) */
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
     vn_error_t err = {0};
     vn_model_t *m = NULL;

@@ -31,12 +31,12 @@ static void help(FILE *to) {
                 "was decided\n");
 }
 
-/* Planes of tens of megabytes come and go with every node: up to 128 MiB are kept for the next one. Fresh pages would cost more than the
+/* Planes of tens of megabytes come and go with every node: up to 1 GiB is kept for the next one, whatever the size of a block. Fresh pages would cost more than the
  * arithmetic of an elementwise operator. The library itself leaves the process's memory policy alone. */
 static void keep_memory(void) {
 #ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
 }
 
