@@ -18,6 +18,12 @@ static const vn_option_row_t openvino_options[] = {
     {"threads", VN_OPTION_COUNT, NULL},
 };
 
+static const vn_option_row_t blas_options[] = {
+    {"lib", VN_OPTION_TEXT, NULL},
+    {"gemv", VN_OPTION_CHOICE, "auto never"},
+    {"threads", VN_OPTION_COUNT, NULL},
+};
+
 static const vn_option_row_t mutant_options[] = {
     {"operands", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16 bf16x3 bf16x6"},
     {"activations", VN_OPTION_CHOICE,
@@ -82,7 +88,9 @@ static const vn_backend_info_t infos[N_BACKENDS] = {
               .optional = true},
     [XLA] = {.name = "xla", .summary = "XLA through JAX", .options = "", .packages = "jax jaxlib", .optional = true},
     [ONEDNN] = {.name = "onednn", .summary = "oneDNN primitives", .options = "", .optional = true},
-    [BLAS] = {.name = "blas", .summary = "BLAS libraries", .options = "", .optional = true},
+    [BLAS] = {.name = "blas",
+              .summary = "BLAS libraries: products by xGEMM and xGEMV",
+              .options = "lib=openblas|blis|mkl|netlib|PATH gemv=auto|never threads=N"},
     [GGML] = {.name = "ggml", .summary = "ggml", .options = "", .optional = true},
     [OPENCL] = {.name = "opencl", .summary = "OpenCL kernels", .options = "", .optional = true},
     [CUDA] = {.name = "cuda", .summary = "cuBLAS and cuDNN", .options = "", .optional = true},
@@ -117,7 +125,7 @@ static const vn_backend_row_t rows[N_BACKENDS] = {
     [IREE] = {.info = &infos[IREE]},
     [XLA] = {.info = &infos[XLA]},
     [ONEDNN] = {.info = &infos[ONEDNN]},
-    [BLAS] = {.info = &infos[BLAS]},
+    [BLAS] = {.info = &infos[BLAS], .form = VN_FORM_PROGRAM, .file = "vernier-worker-blas", .devices = "cpu", OPTIONS(blas_options)},
     [GGML] = {.info = &infos[GGML]},
     [OPENCL] = {.info = &infos[OPENCL]},
     [CUDA] = {.info = &infos[CUDA]},

@@ -4,10 +4,13 @@
 
 #include "worker/models.h"
 
-/** y[rows,2] = x[rows,3] @ w + b without Relu; rows may be 0. w, b as in vn_test_affine. */
+/** y = Gemm(x[2,3], w, b): vn_test_affine without its Relu. */
+vn_status_t cf_gemm(vn_test_model_t *out, vn_error_t *err);
+/** y[rows,2] = x[rows,3] @ w; rows may be 0. w as in vn_test_affine. */
 vn_status_t cf_rows(int64_t rows, vn_test_model_t *out, vn_error_t *err);
-/** vn_test_affine with w as external data: written to `folder`/weights.bin. */
-vn_status_t cf_external(const char *folder, vn_test_model_t *out, vn_error_t *err);
+typedef vn_status_t (*cf_model_fn)(vn_test_model_t *out, vn_error_t *err);
+/** One of the two above with w as external data: written to `folder`/weights.bin. */
+vn_status_t cf_external(const char *folder, cf_model_fn model, vn_test_model_t *out, vn_error_t *err);
 /** s (sequence of f32) = SplitToSequence(x[n,2]), one row each. */
 vn_status_t cf_sequence(int64_t n, vn_test_model_t *out, vn_error_t *err);
 

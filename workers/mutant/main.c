@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "mutant.h"
+#include "steps/steps.h"
 #include "vernier/protocol.h"
 
 typedef struct mutant {
@@ -14,8 +15,7 @@ typedef struct mutant {
 } mutant_t;
 
 struct vn_worker_session {
-    vn_model_t *model;
-    plan_t plan;
+    steps_t *steps;
     int runs;
 };
 
@@ -52,32 +52,36 @@ static vn_status_t mutant_identity(void *self, vn_text_t *json, vn_error_t *err)
     return json->failed ? vn_fail(err, VN_ERR_NOMEM, "identity: out of memory") : VN_OK;
 }
 
+static vn_status_t find(void *self, const vn_node_t *n, int64_t opset, const void **op, vn_error_t *err) {
+    (void)self, (void)opset;
+    if ((*op = mutant_find(n->domain, n->op))) return VN_OK;
+    return vn_fail(err, VN_ERR_UNSUPPORTED, "operator %s%s%s of node %s", n->domain, n->domain[0] ? "." : "", n->op, n->path);
+}
+
 /* Some node must be of an operator that shows the fault. */
-static vn_status_t check_fault(const mutant_t *m, const plan_t *p, vn_error_t *err) {
+static vn_status_t check_fault(const mutant_t *m, const steps_t *p, vn_error_t *err) {
     bool fits = !m->animal.fault.row;
-    for (int i = 0; i < p->n_steps && !fits; ++i)
-        fits = fault_for(&m->animal.fault, p->steps[i].op->name).row &&
-               (!m->animal.node[0] || !strcmp(m->animal.node, p->steps[i].node->path));
+    for (int i = 0; i < steps_count(p) && !fits; ++i) {
+        const vn_node_t *n = steps_at(p, i)->node;
+        fits = fault_for(&m->animal.fault, n->op).row && (!m->animal.node[0] || !strcmp(m->animal.node, n->path));
+    }
     if (fits) return VN_OK;
     return vn_fail(err, VN_ERR_UNSUPPORTED, "fault %s: no operator of this model can show it", m->animal.fault.row->name);
 }
 
+static void mutant_unload(void *self, vn_worker_session_t *s) {
+    (void)self;
+    steps_free(s->steps);
+    vn_free(s);
+}
+
 static vn_status_t mutant_load(void *self, const vn_load_request_t *rq, vn_worker_session_t **out, vn_error_t *err) {
-    if (strcmp(rq->format, "onnx") != 0) return vn_fail(err, VN_ERR_UNSUPPORTED, "model format '%s'", rq->format);
     vn_worker_session_t *s = vn_alloc(1, sizeof *s);
     if (!s) return vn_fail(err, VN_ERR_NOMEM, "load: out of memory");
-    vn_status_t status = vn_model_parse(rq->bytes, rq->size, "model", rq->folder, &s->model, err);
-    if (status == VN_OK) status = plan_make(s->model, &s->plan, err);
-    if (status == VN_OK) {
-        status = check_fault(self, &s->plan, err);
-        if (status == VN_OK) {
-            *out = s;
-            return VN_OK;
-        }
-        plan_free(&s->plan);
-    }
-    vn_model_free(s->model);
-    vn_free(s);
+    vn_status_t status = steps_load(rq, find, self, &s->steps, err);
+    if (status == VN_OK) status = check_fault(self, s->steps, err);
+    if (status == VN_OK) *out = s;
+    else mutant_unload(self, s);
     return status;
 }
 
@@ -85,120 +89,33 @@ static vn_status_t mutant_load(void *self, const vn_load_request_t *rq, vn_worke
 
 typedef struct execution {
     const mutant_t *m;
-    const plan_t *plan;
-    vn_tensor_t **slots;
-    bool *wanted; /* asked for by the host: kept to the end */
     int turn;
     int64_t changed; /* elements that the fault has changed */
-    vn_error_t *err;
 } execution_t;
 
-static vn_status_t give(execution_t *e, const char *name, const vn_tensor_t *t) {
-    const int slot = plan_slot(e->plan, name);
-    if (slot < 0) return vn_fail(e->err, VN_ERR_USAGE, "the model has no value '%.100s'", name);
-    vn_tensor_free(e->slots[slot]);
-    return vn_tensor_contiguous(t, &e->slots[slot], e->err);
-}
-
-static vn_status_t give_inputs(execution_t *e, const vn_run_request_t *rq) {
-    const vn_graph_t *g = e->plan->model->graph;
-    for (int i = 0; i < g->n_inits; ++i) VN_TRY(give(e, g->inits[i].name, g->inits[i].tensor));
-    for (int i = 0; i < rq->n_inputs; ++i) {
-        const vn_io_t *in = &rq->inputs[i];
-        const vn_value_info_t *info = vn_graph_input(g, in->name);
-        if (!info) return vn_fail(e->err, VN_ERR_USAGE, "the model has no input '%.100s'", in->name);
-        if (!in->tensor) continue;
-        if (info->type.kind == VN_TYPE_TENSOR && info->type.dtype != VN_UNDEFINED && info->type.dtype != in->tensor->dtype)
-            return vn_fail(e->err, VN_ERR_DTYPE, "input '%.100s' is %s, the model wants %s", in->name, vn_dtype_name(in->tensor->dtype),
-                           vn_dtype_name(info->type.dtype));
-        VN_TRY(give(e, in->name, in->tensor));
-    }
-    for (int i = 0; i < g->n_inputs; ++i) {
-        const int slot = plan_slot(e->plan, g->inputs[i].name);
-        if (!e->slots[slot] && g->inputs[i].type.kind == VN_TYPE_TENSOR)
-            return vn_fail(e->err, VN_ERR_USAGE, "input '%.100s' is not given", g->inputs[i].name);
-    }
-    return VN_OK;
-}
-
-enum { MAX_ARITY = 256 };
-
-static vn_status_t run_step(execution_t *e, int index) {
-    const step_t *s = &e->plan->steps[index];
-    const vn_node_t *n = s->node;
-    vn_tensor_t *in[MAX_ARITY] = {0}, *out[MAX_ARITY] = {0};
-    if (n->n_inputs > MAX_ARITY || n->n_outputs > MAX_ARITY)
-        return vn_fail(e->err, VN_ERR_UNSUPPORTED, "%s: more than %d inputs or outputs", n->path, MAX_ARITY);
-    for (int i = 0; i < n->n_inputs; ++i) in[i] = s->in[i] < 0 ? NULL : e->slots[s->in[i]];
-    int n_out = n->n_outputs;
-    while (n_out > 1 && s->out[n_out - 1] < 0) --n_out; /* unused trailing outputs are not asked for */
+static vn_status_t run_step(void *self, step_call_t *q) {
+    execution_t *e = self;
     int64_t changed = 0;
-    call_t c = {.turn = e->turn, .node = n, .opset = s->opset, .n_in = n->n_inputs, .n_out = n_out, .in = in, .out = out, .err = e->err};
-    vn_status_t status = animal_run(&e->m->animal, s->op, &c, &changed);
+    call_t c = {.turn = e->turn,
+                .node = q->step->node,
+                .opset = q->step->opset,
+                .n_in = q->n_in,
+                .n_out = q->n_out,
+                .in = q->in,
+                .out = q->out,
+                .err = q->err};
+    const vn_status_t status = animal_run(&e->m->animal, q->step->op, &c, &changed);
     e->changed += changed;
-    for (int i = 0; i < n->n_outputs; ++i) {
-        if (status == VN_OK && s->out[i] >= 0) {
-            vn_tensor_free(e->slots[s->out[i]]);
-            e->slots[s->out[i]] = out[i];
-        } else {
-            vn_tensor_free(out[i]);
-        }
-    }
-    if (status != VN_OK) return status;
-    for (int i = 0; i < n->n_inputs + n->n_outputs; ++i) { /* what is never read again goes */
-        const int slot = i < n->n_inputs ? s->in[i] : s->out[i - n->n_inputs];
-        if (slot < 0 || e->plan->last_use[slot] != index || e->wanted[slot]) continue;
-        vn_tensor_free(e->slots[slot]);
-        e->slots[slot] = NULL;
-    }
-    return VN_OK;
-}
-
-static vn_status_t take_outputs(execution_t *e, vn_run_request_t *rq) {
-    for (int i = 0; i < rq->n_outputs; ++i) {
-        const vn_tensor_t *t = e->slots[plan_slot(e->plan, rq->outputs[i].name)];
-        if (!t) return vn_fail(e->err, VN_ERR_INTERNAL, "output '%.100s' was not computed", rq->outputs[i].name);
-        vn_tensor_t *to;
-        size_t bytes;
-        VN_TRY(vn_worker_output(&rq->outputs[i], t->dtype, t->rank, t->dims, &to, e->err));
-        if (t->dtype == VN_STRING) {
-            const vn_string_t *text = t->data;
-            for (int64_t k = 0; k < t->count; ++k) VN_TRY(vn_tensor_set_string(to, k, text[k].text, text[k].length, e->err));
-        } else if (vn_dtype_storage(t->dtype, t->count, &bytes) && bytes) {
-            memcpy(to->data, t->data, bytes);
-        }
-    }
-    return VN_OK;
+    return status;
 }
 
 static vn_status_t mutant_run(void *self, vn_worker_session_t *session, vn_run_request_t *rq, vn_error_t *err) {
-    const plan_t *p = &session->plan;
-    execution_t e = {.m = self, .plan = p, .turn = session->runs++, .err = err};
-    e.slots = vn_alloc((size_t)p->n_slots, sizeof *e.slots);
-    e.wanted = vn_alloc((size_t)p->n_slots, sizeof *e.wanted);
-    vn_status_t s = e.slots && e.wanted ? VN_OK : vn_fail(err, VN_ERR_NOMEM, "run: out of memory");
-    for (int i = 0; i < rq->n_outputs && s == VN_OK; ++i) {
-        const int slot = plan_slot(p, rq->outputs[i].name);
-        if (slot < 0) s = vn_fail(err, VN_ERR_USAGE, "the model has no value '%.100s'", rq->outputs[i].name);
-        else e.wanted[slot] = true;
-    }
-    if (s == VN_OK) s = give_inputs(&e, rq);
-    for (int i = 0; i < p->n_steps && s == VN_OK; ++i) s = run_step(&e, i);
-    if (s == VN_OK && e.m->animal.fault.row && e.changed == 0)
-        s = vn_fail(err, VN_ERR_UNSUPPORTED, "fault %s: it changes no element of this model on these operands",
-                    e.m->animal.fault.row->name);
-    if (s == VN_OK) s = take_outputs(&e, rq);
-    for (int i = 0; e.slots && i < p->n_slots; ++i) vn_tensor_free(e.slots[i]);
-    vn_free(e.slots);
-    vn_free(e.wanted);
-    return s;
-}
-
-static void mutant_unload(void *self, vn_worker_session_t *s) {
-    (void)self;
-    plan_free(&s->plan);
-    vn_model_free(s->model);
-    vn_free(s);
+    execution_t e = {.m = self, .turn = session->runs++};
+    VN_TRY(steps_run(session->steps, run_step, &e, rq, err));
+    if (e.m->animal.fault.row && e.changed == 0)
+        return vn_fail(err, VN_ERR_UNSUPPORTED, "fault %s: it changes no element of this model on these operands",
+                       e.m->animal.fault.row->name);
+    return VN_OK;
 }
 
 static void mutant_stop(void *self) { vn_free(self); }
