@@ -24,6 +24,12 @@ static const vn_option_row_t blas_options[] = {
     {"threads", VN_OPTION_COUNT, NULL},
 };
 
+static const vn_option_row_t onednn_options[] = {
+    {"math_mode", VN_OPTION_CHOICE, "strict bf16 f16 any"},
+    {"layout", VN_OPTION_CHOICE, "any plain"},
+    {"threads", VN_OPTION_COUNT, NULL},
+};
+
 static const vn_option_row_t mutant_options[] = {
     {"operands", VN_OPTION_CHOICE, "f32 tf32-rn tf32-rz tf32-rna bf16 f16 bf16x3 bf16x6"},
     {"activations", VN_OPTION_CHOICE,
@@ -87,7 +93,10 @@ static const vn_backend_info_t infos[N_BACKENDS] = {
               .packages = "iree-base-compiler iree-base-runtime",
               .optional = true},
     [XLA] = {.name = "xla", .summary = "XLA through JAX", .options = "", .packages = "jax jaxlib", .optional = true},
-    [ONEDNN] = {.name = "onednn", .summary = "oneDNN primitives", .options = "", .optional = true},
+    [ONEDNN] = {.name = "onednn",
+                .summary = "oneDNN primitives",
+                .options = "math_mode=strict|bf16|f16|any layout=any|plain threads=N",
+                .optional = true},
     [BLAS] = {.name = "blas",
               .summary = "BLAS libraries: products by xGEMM and xGEMV",
               .options = "lib=openblas|blis|mkl|netlib|PATH gemv=auto|never threads=N"},
@@ -124,7 +133,8 @@ static const vn_backend_row_t rows[N_BACKENDS] = {
     [MLX] = {.info = &infos[MLX]},
     [IREE] = {.info = &infos[IREE]},
     [XLA] = {.info = &infos[XLA]},
-    [ONEDNN] = {.info = &infos[ONEDNN]},
+    [ONEDNN] =
+        {.info = &infos[ONEDNN], .form = VN_FORM_PROGRAM, .file = "vernier-worker-onednn", .devices = "cpu", OPTIONS(onednn_options)},
     [BLAS] = {.info = &infos[BLAS], .form = VN_FORM_PROGRAM, .file = "vernier-worker-blas", .devices = "cpu", OPTIONS(blas_options)},
     [GGML] = {.info = &infos[GGML]},
     [OPENCL] = {.info = &infos[OPENCL]},
