@@ -32,6 +32,9 @@ MORE = [("matmul", "8x1x64x64", ["--batch", 8, "--m", 1, "--k", 64, "--n", 64]),
         ("matmulnbits", "64x256x48, 8 bits in 32", ["--m", 64, "--k", 256, "--n", 48, "--bits", 8]),
         ("matmulnbits", "64x256x48, 4 bits in 32, accuracy_level 4", ["--m", 64, "--k", 256, "--n", 48, "--accuracy", 4]),
         *[(kind, f"64 x {n}", ["--m", 64, "--n", n]) for kind in ("softmax", "logsumexp", "rmsnorm", "layernorm") for n in (64, 100, 256)]]
+BACKENDS = ["ort", "openvino,precision=f32", "openvino", "onednn", "onednn,layout=plain", "blas", "blas,env.OPENBLAS_CORETYPE=Haswell",
+            "blas,env.OPENBLAS_CORETYPE=Sandybridge", "blas,env.OPENBLAS_CORETYPE=Nehalem", "blas,gemv=never", "mutant"]
+ONLY = {"blas": {"matmul", "gemm"}}  # kinds that a back end has at all
 BEGIN, END = "<!-- table: bench/schedules.py -->", "<!-- end of table -->"
 
 
@@ -65,11 +68,13 @@ def main():
     parser.add_argument("--write", type=pathlib.Path)
     args = parser.parse_args()
     lines = ["| back end | operator | shape | schedule | arithmetic | coverage | reason or notes |", "|---|---|---|---|---|---|---|"]
-    for spec in args.backends or ["ort", "openvino,precision=f32", "openvino", "mutant"]:
+    for spec in args.backends or BACKENDS:
         for m, k, n in PRODUCTS:
             lines.append(row(spec, "matmul", f"{m}x{k}x{n}", reveal(args.build, spec, "matmul", ["--m", m, "--k", k, "--n", n])))
             print(lines[-1], file=sys.stderr)
         for kind, shape, options in MORE:
+            if kind not in ONLY.get(spec.split(",")[0], {kind}):
+                continue
             lines.append(row(spec, kind, shape, reveal(args.build, spec, kind, options)))
             print(lines[-1], file=sys.stderr)
     table = "\n".join(lines)

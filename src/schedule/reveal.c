@@ -138,8 +138,10 @@ vn_status_t vn_reveal(const vn_call_t *call, const vn_sum_op_t *op, const vn_rev
         return vn_fail(err, VN_ERR_UNSUPPORTED, "reveal: the sums of %s cannot be read in this build", kinds[op->kind].name);
     vn_schedule_t *s = vn_alloc(1, sizeof *s);
     if (!s) return vn_fail(err, VN_ERR_NOMEM, "no memory");
-    s->op = *op;
-    vn_reveal_run_t r = {.call = call, .op = op, .s = s, .began = processor_seconds()};
+    vn_sum_op_t asked = *op;
+    if (op->kind != VN_SUM_MATMUL_NBITS) asked.block = asked.bits = 0; /* other products have weights of any value */
+    s->op = asked;
+    vn_reveal_run_t r = {.call = call, .op = &asked, .s = s, .began = processor_seconds()};
     if (o) r.options = *o;
     if (r.options.max_calls <= 0) r.options.max_calls = MOST_CALLS;
     if (!(r.options.max_seconds > 0)) r.options.max_seconds = MOST_SECONDS;

@@ -47,6 +47,13 @@ def test_real_back_ends_replay_to_the_bit(backend, m, k, n):
     assert all(c["schedule"] or c["violation"] for c in found["classes"])
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "f64"])
+def test_narrow_and_wide_types_replay_to_the_bit(dtype):
+    """Operands are numbers of the type: the data of the proof are not shaped like weights in blocks of codes."""
+    [found] = reveal("matmul", "-b", "mutant,association=lanes8", "--m", 24, "--k", 96, "--n", 24, "--dtype", dtype)
+    assert found["schedule"] == "96|0+12*8+8*1|A<12{S}" and found["coverage"] == 1, found["reason"]
+
+
 def test_blocks_of_onnx_runtime():
     """MLAS sums K in blocks of 128 in all its kernels for matrices."""
     [found] = reveal("matmul", "-b", "ort", "--m", 200, "--k", 200, "--n", 200)
